@@ -1,0 +1,313 @@
+// The ABI of libpower_native: everything that crosses between Python and the pinned llama.cpp.
+//
+// Rules. Only `power_*` symbols are exported, with C linkage; no structure and no exception of llama.cpp crosses.
+// Every function that can fail returns `power_status` and fills `*err` (which may be null). Structures begin with
+// `uint32_t size`, set by the caller to its own sizeof; a size that differs is POWER_ABI_MISMATCH.
+// Handles are owned by the caller and freed with the matching `_close`, which accepts null. A model outlives its contexts;
+// a context outlives the samplers that read it and every context opened with it as `other`.
+// Threads: a context is used by one caller at a time. A second caller gets POWER_BUSY at once; nothing queues.
+// `power_context_abort` and `power_context_clear_abort` may be called from any thread at any time.
+// This header is read by tools/generate_raw.py: keep to plain declarations, one per statement.
+
+#ifndef POWER_SHIM_H
+#define POWER_SHIM_H
+
+#include <stdint.h>
+
+#if defined(_WIN32)
+#define POWER_API __declspec(dllexport)
+#else
+#define POWER_API __attribute__((visibility("default")))
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define POWER_ABI_VERSION 1
+
+typedef int32_t power_status;
+
+enum power_status_code {
+    POWER_OK = 0,
+    POWER_INVALID_ARGUMENT = 1,
+    POWER_ABI_MISMATCH = 2,
+    POWER_LOAD_FAILED = 3,
+    POWER_CONTEXT_FULL = 4,
+    POWER_ABORTED = 5,
+    POWER_COMPUTE_FAILED = 6,
+    POWER_BUSY = 7,
+    POWER_ROLLBACK_REFUSED = 8,
+    POWER_STALE = 9,
+    POWER_UNSUPPORTED = 10,
+    POWER_OUT_OF_MEMORY = 11,
+    POWER_EXCEPTION = 12,
+    POWER_NO_FINITE_LOGIT = 13
+};
+
+// Text is UTF-8 and always terminated. `log_tail` is what the library itself last said.
+typedef struct power_error {
+    uint32_t size;
+    int32_t status;
+    char text[1024];
+    char log_tail[4096];
+} power_error;
+
+typedef struct power_model power_model;
+typedef struct power_context power_context;
+typedef struct power_sampler power_sampler;
+
+// Return 0 to stop loading; `fraction` is 0..1.
+typedef int32_t (*power_progress)(float fraction, void *user_data);
+
+// ---------------------------------------------------------------- library
+
+typedef struct power_build_info {
+    uint32_t size;
+    uint32_t abi_version;
+    uint32_t gpu_offload;      // 1 when a GPU backend is compiled in
+    uint32_t reserved;
+    char llama_commit[64];     // commit pinned in UPSTREAM.toml
+    char llama_version[64];
+    char content_key[128];     // key of the build cache
+    char compiler[128];
+    char cmake_args[512];
+    char cpu_features[512];    // as ggml reports them, "NAME=1" separated by blanks
+} power_build_info;
+
+typedef struct power_device_info {
+    uint32_t size;
+    int32_t type;              // 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator
+    uint64_t memory_free_bytes;
+    uint64_t memory_total_bytes;
+    char name[64];
+    char description[128];
+} power_device_info;
+
+// sizeof of a structure and the offset of each of its members, in declaration order, as the library was compiled.
+// `name` is the structure's name. `offsets` has room for `capacity` values; `*count` receives the number of members.
+POWER_API power_status power_struct_layout(const char *name, uint32_t *size, uint32_t *offsets, uint32_t capacity,
+                                           uint32_t *count, power_error *err);
+POWER_API uint32_t power_abi_version(void);
+POWER_API power_status power_build_info_get(power_build_info *info, power_error *err);
+POWER_API uint32_t power_device_count(void);
+POWER_API power_status power_device_get(uint32_t index, power_device_info *info, power_error *err);
+// Copy the captured log's last bytes; `*written` excludes the terminator.
+POWER_API power_status power_log_tail(char *buffer, uint32_t capacity, uint32_t *written, power_error *err);
+// Take over (1) or release (0) the library's log; while captured nothing is printed.
+POWER_API void power_log_capture(int32_t on);
+// Requantise a GGUF file. `ftype_name` is a llama.cpp name such as "Q8_0", "Q4_K_M", "F16".
+POWER_API power_status power_quantize(const char *path_in, const char *path_out, const char *ftype_name, int32_t threads,
+                                      int32_t pure, power_error *err);
+
+// ---------------------------------------------------------------- model
+
+typedef struct power_model_params {
+    uint32_t size;
+    int32_t gpu_layers;        // negative: all
+    uint32_t load_nextn;       // 1: load multi-token-prediction layers
+    uint32_t repack_weights;   // 1: allow repacked weight buffers (fast arithmetic only)
+    uint32_t use_mmap;
+    uint32_t use_mlock;
+    power_progress progress;   // may be null
+    void *progress_user_data;
+} power_model_params;
+
+typedef struct power_model_info {
+    uint32_t size;
+    int32_t n_vocab;
+    int32_t n_embd;
+    int32_t n_layer;           // trunk layers, without nextn layers
+    int32_t n_layer_nextn;     // nextn layers that were loaded
+    int32_t n_ctx_train;
+    int32_t n_swa;             // sliding window in tokens, 0 = none
+    uint32_t recurrent;        // 1: recurrent or hybrid
+    uint32_t add_bos;
+    int32_t bos;               // -1 = none
+    int32_t eos;
+    int32_t eot;
+    int32_t mask;
+    uint32_t has_layer_taps;   // 1: the architecture exposes layer inputs
+    uint32_t has_nextn_rows;   // 1: the architecture exposes nextn state rows
+    int32_t n_embd_in;         // width of an embedding row that the model takes as input
+    uint64_t n_params;
+    uint64_t size_bytes;
+    char architecture[64];
+    char description[128];
+} power_model_info;
+
+POWER_API power_status power_model_open(const char *path, const power_model_params *params, power_model **out,
+                                        power_error *err);
+POWER_API void power_model_close(power_model *model);
+POWER_API power_status power_model_info_get(const power_model *model, power_model_info *info, power_error *err);
+// Metadata value as text. `*length` is the full length; the copy is cut at capacity - 1. Absent key: POWER_UNSUPPORTED.
+POWER_API power_status power_model_meta(const power_model *model, const char *key, char *buffer, uint32_t capacity,
+                                        uint32_t *length, power_error *err);
+// The model's own chat template; absent: POWER_UNSUPPORTED.
+POWER_API power_status power_model_chat_template(const power_model *model, char *buffer, uint32_t capacity,
+                                                 uint32_t *length, power_error *err);
+// `*count` is the number of tokens; when it exceeds capacity nothing is written beyond capacity and the call must be repeated.
+POWER_API power_status power_tokenize(const power_model *model, const char *text, uint32_t text_bytes, uint32_t add_special,
+                                      uint32_t parse_special, int32_t *tokens, uint32_t capacity, uint32_t *count,
+                                      power_error *err);
+// The bytes a token adds to the text; `*length` may exceed capacity, then repeat.
+POWER_API power_status power_token_bytes(const power_model *model, int32_t token, uint32_t special, char *buffer,
+                                         uint32_t capacity, uint32_t *length, power_error *err);
+POWER_API int32_t power_token_is_end(const power_model *model, int32_t token);
+
+// ---------------------------------------------------------------- context
+
+enum power_context_kind {
+    POWER_CONTEXT_TARGET = 0,
+    POWER_CONTEXT_NEXTN = 1,   // runs the nextn head of the same model; rows need a token and a state row
+    POWER_CONTEXT_DRAFT = 2    // a block drafter's own model
+};
+
+typedef struct power_context_params {
+    uint32_t size;
+    uint32_t kind;             // power_context_kind
+    uint32_t ctx_tokens;       // per sequence
+    uint32_t batch_rows;       // rows per evaluation, logical and physical
+    uint32_t sequences;
+    uint32_t snapshots;        // recurrent-state snapshots asked for
+    int32_t threads;           // <= 0: the library's choice
+    int32_t flash_attention;   // -1 auto, 0 off, 1 on
+    uint32_t output_rows;      // most rows with logits in one evaluation; 0 = batch_rows
+    uint32_t causal;           // 0: non-causal attention
+    uint32_t full_swa;         // 1: keep the whole context in sliding-window layers
+    uint32_t reserved;
+    power_context *other;      // the target context a drafter shares embeddings, head or memory with; may be null
+} power_context_params;
+
+typedef struct power_context_info {
+    uint32_t size;
+    uint32_t ctx_tokens;       // as granted (padded up by the library)
+    uint32_t batch_rows;
+    uint32_t sequences;
+    uint32_t snapshots;        // granted; the library may clamp silently
+    int32_t threads;
+    uint32_t flash_attention;  // 1: in use as asked; resolved by the library when auto
+    uint32_t exact;            // current state of the exact switch
+    uint64_t memory_bytes;     // device and host buffers of this context
+} power_context_info;
+
+// One evaluation. Arrays have n_rows entries; a null `tokens` means embedding rows only.
+// Rows of a sequence continue at its end; positions are checked before anything runs.
+typedef struct power_rows {
+    uint32_t size;
+    int32_t n_rows;
+    const int32_t *tokens;     // may be null when `embeddings` is set
+    const float *embeddings;   // n_rows x n_embd_in, or null
+    const float *states;       // n_rows x n_embd, or null; only for POWER_CONTEXT_NEXTN
+    const int32_t *positions;
+    const int32_t *seq_ids;
+    const int8_t *wants_logits;
+} power_rows;
+
+POWER_API power_status power_context_open(power_model *model, const power_context_params *params, power_context **out,
+                                          power_error *err);
+POWER_API void power_context_close(power_context *ctx);
+POWER_API power_status power_context_info_get(power_context *ctx, power_context_info *info, power_error *err);
+// Row-invariant arithmetic on (1) or off (0) for the following evaluations. POWER_UNSUPPORTED when a backend cannot.
+POWER_API power_status power_context_set_exact(power_context *ctx, uint32_t on, power_error *err);
+POWER_API void power_context_abort(power_context *ctx);
+POWER_API void power_context_clear_abort(power_context *ctx);
+// Testing aid: abort after this many graph nodes of the next evaluation; negative switches it off.
+POWER_API void power_context_abort_after(power_context *ctx, int64_t nodes);
+// Nanoseconds inside llama.cpp and ggml calls made through this context, and the number of evaluations.
+POWER_API void power_context_counters(power_context *ctx, uint64_t *compute_ns, uint64_t *evaluations);
+// Expose nextn state rows: `masked` 1 keeps only rows with logits. POWER_UNSUPPORTED names the architecture.
+POWER_API power_status power_context_tap_nextn(power_context *ctx, uint32_t on, uint32_t masked, power_error *err);
+POWER_API power_status power_context_tap_layer(power_context *ctx, uint32_t layer, uint32_t on, power_error *err);
+// Which nextn block a POWER_CONTEXT_NEXTN context runs.
+POWER_API power_status power_context_set_nextn_head(power_context *ctx, uint32_t head, power_error *err);
+
+POWER_API power_status power_evaluate(power_context *ctx, const power_rows *rows, power_error *err);
+// Pointers into the context's output, valid until its next evaluation.
+POWER_API power_status power_logits(power_context *ctx, int32_t row, const float **out, power_error *err);
+// Greedy choice; the lowest id wins ties. `probability` (may be null) receives the softmax value of the choice.
+POWER_API power_status power_argmax(power_context *ctx, int32_t row, int32_t *token, float *probability, power_error *err);
+POWER_API power_status power_read_nextn(power_context *ctx, int32_t first_row, int32_t n_rows, float *out, power_error *err);
+POWER_API power_status power_read_layer(power_context *ctx, uint32_t layer, int32_t first_row, int32_t n_rows, float *out,
+                                        power_error *err);
+
+// ---------------------------------------------------------------- memory
+
+typedef struct power_sequence_info {
+    uint32_t size;
+    uint32_t stale;            // 1: nothing may be evaluated before restore or clear
+    int32_t length_tokens;     // counted in the library's memory: last position + 1
+    int32_t expected_tokens;   // counted by the shim from evaluations and truncations
+    int32_t first_pos;         // oldest position still held, -1 = none
+    int32_t rollback_rows;     // rows that power_memory_truncate can drop exactly right now
+} power_sequence_info;
+
+POWER_API power_status power_sequence_get(power_context *ctx, int32_t seq_id, power_sequence_info *info, power_error *err);
+// Drop positions >= length_tokens, exactly, or POWER_ROLLBACK_REFUSED with the memory unchanged.
+POWER_API power_status power_memory_truncate(power_context *ctx, int32_t seq_id, int32_t length_tokens, power_error *err);
+POWER_API power_status power_memory_clear(power_context *ctx, int32_t seq_id, power_error *err);
+// State that truncation cannot rebuild: recurrent, convolution, sliding window.
+POWER_API power_status power_checkpoint_size(power_context *ctx, int32_t seq_id, uint64_t *size_bytes, power_error *err);
+POWER_API power_status power_checkpoint_save(power_context *ctx, int32_t seq_id, uint8_t *buffer, uint64_t capacity,
+                                             uint64_t *written, power_error *err);
+// Restore and drop positions >= length_tokens; the sequence is usable again afterwards, also after an abort.
+POWER_API power_status power_checkpoint_restore(power_context *ctx, int32_t seq_id, const uint8_t *buffer, uint64_t size_bytes,
+                                                int32_t length_tokens, power_error *err);
+
+// ---------------------------------------------------------------- drafting primitives
+
+// Chained rows: evaluate `token` with state row `state` at `first_pos`, choose greedily, feed the choice with the new state
+// row at the next position, up to `max_tokens` times or until the choice's probability is below `p_min`.
+// The rows that were written are dropped again before the call returns, so the sequence ends where it began.
+// With `heads` > 1 step i runs nextn head i over the whole chain so far, and max_tokens must not exceed heads.
+typedef struct power_chain {
+    uint32_t size;
+    int32_t seq_id;
+    int32_t first_pos;
+    int32_t token;
+    int32_t max_tokens;
+    int32_t heads;
+    float p_min;
+    uint32_t reserved;
+    const float *state;        // n_embd
+    int32_t *out_tokens;       // room for max_tokens
+    float *out_probabilities;  // room for max_tokens; may be null
+    int32_t out_count;
+    uint32_t reserved2;
+} power_chain;
+
+POWER_API power_status power_draft_chain(power_context *ctx, power_chain *chain, power_error *err);
+
+// ---------------------------------------------------------------- samplers
+
+typedef struct power_sampler_params {
+    uint32_t size;
+    float temperature;         // 0: greedy after the penalties
+    int32_t top_k;             // 0 off
+    float top_p;               // 1 off
+    float min_p;               // 0 off
+    float typical_p;           // 1 off
+    float repeat_penalty;      // 1 off
+    float frequency_penalty;
+    float presence_penalty;
+    int32_t repeat_last_n;     // -1: whole context
+    uint32_t seed;
+    uint32_t reserved;
+} power_sampler_params;
+
+POWER_API power_status power_sampler_open(const power_model *model, const power_sampler_params *params, power_sampler **out,
+                                          power_error *err);
+POWER_API power_status power_sampler_clone(const power_sampler *sampler, power_sampler **out, power_error *err);
+POWER_API void power_sampler_close(power_sampler *sampler);
+POWER_API power_status power_sampler_reset(power_sampler *sampler, power_error *err);
+// Take tokens into the penalties' window without drawing.
+POWER_API power_status power_sampler_accept(power_sampler *sampler, const int32_t *tokens, uint32_t n_tokens, power_error *err);
+// Draw at a row of the context's last evaluation and accept the drawn token.
+POWER_API power_status power_sampler_sample(power_sampler *sampler, power_context *ctx, int32_t row, int32_t *token,
+                                            power_error *err);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

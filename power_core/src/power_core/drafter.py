@@ -1,0 +1,82 @@
+"""The protocol a drafter implements, and the two values it exchanges with the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeAlias, runtime_checkable
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from power_core.tokens import CommittedRows, SeqId, TokenId
+
+DrafterCheckpoint: TypeAlias = Any
+
+
+@attrs.frozen(kw_only=True)
+class DraftRequest:
+    """Ask for at most ``limit_tokens`` drafts that follow ``anchor``.
+
+    ``anchor`` was emitted but not evaluated yet; it stands at position ``n_past`` (= committed tokens).
+    ``limit_tokens`` is at least 1. ``min_tokens`` drafts or none: a shorter proposal is dropped by the loop.
+    ``p_min`` in [0, 1]: stop before the first draft whose probability or confidence is below it.
+    """
+
+    seq_id: SeqId = 0
+    n_past: int
+    anchor: TokenId
+    limit_tokens: int
+    min_tokens: int = 0
+    p_min: float = 0.0
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Proposal:
+    """Draft tokens for one sequence.
+
+    Shapes: ``tokens`` n <= ``DraftRequest.limit_tokens``; ``confidence`` float32[n] in [0, 1], or None.
+    """
+
+    seq_id: SeqId = 0
+    tokens: Sequence[TokenId] = ()
+    confidence: NDArray[np.float32] | None = None
+
+
+@runtime_checkable
+class Drafter(Protocol):
+    """Proposes tokens; the target decides. Called by one thread at a time, in this order per sequence:
+
+    ``begin(prompt)``, then ``process(rows)`` for every prompt chunk, then per round ``propose(request)`` and, after
+    verification, ``process(committed rows)`` and ``accept(n)``. ``propose`` may be skipped in a round; ``accept`` is
+    called only after a ``propose`` that returned drafts. ``checkpoint`` is taken before a round; ``restore`` puts the
+    drafter back exactly there, also after ``propose`` or ``process`` raised half-way.
+    """
+
+    def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
+        """Forget the sequence and start a new one; ``process`` of the prompt's chunks follows."""
+        ...
+
+    def process(self, rows: CommittedRows) -> None:
+        """Take in committed rows. Every committed row arrives exactly once, in order."""
+        ...
+
+    def propose(self, request: DraftRequest) -> Proposal:
+        """Return at most ``request.limit_tokens`` drafts; leaves no trace that ``process`` would build upon."""
+        ...
+
+    def accept(self, accepted_tokens: int, *, seq_id: SeqId = 0) -> None:
+        """Learn how many of the last proposal's tokens were accepted (0..n)."""
+        ...
+
+    def checkpoint(self, *, seq_id: SeqId = 0) -> DrafterCheckpoint:
+        """Return a value that ``restore`` takes; cheap, taken once a round."""
+        ...
+
+    def restore(self, checkpoint: DrafterCheckpoint, *, seq_id: SeqId = 0) -> None:
+        """Return to the checkpoint's state exactly."""
+        ...
+
+    def close(self) -> None:
+        """Free everything; safe to call twice."""
+        ...

@@ -1,0 +1,202 @@
+"""One request: the decode loop behind an iterator of token pieces."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+
+import attrs
+
+from power_core.drafter import DraftRequest
+from power_core.errors import Cancelled, StateError
+from power_core.report import FinishReason, GenerationResult, Report
+from power_core.scheduling import DraftScheduler, GuardedScheduler
+from power_core.settings import RequestSettings
+from power_core.target import TargetModel
+from power_core.text import StopPreview, TextStream
+from power_core.tokens import TokenId
+from power_core.transaction import Round, VerifyTransaction
+
+
+@attrs.frozen(kw_only=True)
+class TokenPiece:
+    """An emitted token and the text that became certain with it; ``token`` is None for text released at the end."""
+
+    token: TokenId | None
+    text: str
+
+
+class Generation(Iterator[TokenPiece]):
+    """Iterating decodes; each piece is handed out once, in order.
+
+    ``cancel`` may be called from any thread: the running evaluation stops, the round is rolled back, and the result so
+    far is final. After an error the session continues from the last committed token with ``session.resume``.
+    """
+
+    def __init__(
+        self,
+        *,
+        model: TargetModel,
+        parts: Round,
+        scheduler: DraftScheduler,
+        request: RequestSettings,
+        report: Report,
+        draft_min: int,
+        draft_p_min: float,
+        prompt: Sequence[TokenId] | None,
+        undelivered: deque[TokenId],
+        on_prefill: Callable[[int, int], None] | None = None,
+    ) -> None:
+        self._vocabulary = model.vocabulary
+        self._parts = parts
+        self._scheduler = scheduler
+        self._request = request
+        self._draft_min = draft_min
+        self._draft_p_min = draft_p_min
+        self._prompt = prompt
+        self._on_prefill = on_prefill
+        self._undelivered = undelivered
+        self._stream = TextStream(model.vocabulary, request.stop)
+        self._tokens: list[TokenId] = []
+        self._finish_reason: FinishReason | None = None
+        self._flushed = False
+        self._cancelled = threading.Event()
+        self._closed = False
+        self._started_ns = time.perf_counter_ns()
+        self.report = report
+
+    def __iter__(self) -> Generation:
+        return self
+
+    def __next__(self) -> TokenPiece:
+        if self._closed:
+            raise StateError(
+                "this generation was replaced by a newer request or its session was closed",
+                state="closed",
+                operation="next",
+            )
+        while self._finish_reason is None:
+            if self._undelivered:
+                piece = self._deliver(self._undelivered.popleft())
+                if piece is not None:
+                    return piece
+            else:
+                self._advance()
+        return self._flush()
+
+    def result(self) -> GenerationResult:
+        """Run to the end if that has not happened, and return everything."""
+        for _ in self:
+            pass
+        assert self._finish_reason is not None
+        return GenerationResult(
+            tokens=tuple(self._tokens), text=self._stream.text, finish_reason=self._finish_reason, report=self.report
+        )
+
+    def cancel(self) -> None:
+        """Stop as soon as possible; what was handed out stays valid."""
+        self._cancelled.set()
+        self._parts.sequence.context.abort()
+
+    def close(self) -> None:
+        """Give the session back to the next request; iterating afterwards raises ``StateError``."""
+        self._closed = True
+
+    @property
+    def finish_reason(self) -> FinishReason | None:
+        """Why it ended; None while it runs."""
+        return self._finish_reason
+
+    def _advance(self) -> None:
+        """Produce at least one undelivered token, or set the finish reason."""
+        try:
+            if self._cancelled.is_set():
+                self._finish("cancelled")
+            elif len(self._tokens) >= self._request.max_tokens:
+                self._finish("length")
+            elif self._prompt is not None:
+                self._first_token(self._prompt)
+            else:
+                self._run_round()
+        except Cancelled:
+            self._finish("cancelled")
+
+    def _first_token(self, prompt: Sequence[TokenId]) -> None:
+        parts = self._parts
+        drafter = parts.drafter
+        if drafter is not None:
+            drafter.begin(prompt, seq_id=parts.sequence.seq_id)
+        parts.sampler.begin(prompt)
+        on_rows = None if drafter is None else drafter.process
+        row = parts.sequence.start(prompt, on_rows=on_rows, on_progress=self._on_prefill)
+        first = parts.sampler.sample(row)
+        parts.sequence.begin(prompt, first)
+        self._prompt = None
+        self._undelivered.append(first)
+        self.report.timings_ns.prefill = time.perf_counter_ns() - self._started_ns
+
+    def _run_round(self) -> None:
+        sequence = self._parts.sequence
+        remaining_tokens = self._request.max_tokens - len(self._tokens)
+        remaining_context = sequence.context.ctx_tokens - (sequence.committed_tokens + 1)
+        if remaining_context < 0:
+            self._finish("context_full")
+            return
+        with VerifyTransaction(self._parts, self.report) as transaction:
+            proposal = transaction.propose(self._draft_request(remaining_tokens, remaining_context))
+            preview = self._stream.preview()
+            block = transaction.verify(lambda token: self._is_terminal(token, preview))
+            transaction.commit()
+            self._undelivered.extend(block.emitted)
+        if proposal.tokens:
+            self._observe(block.accepted_tokens, len(proposal.tokens))
+
+    def _draft_request(self, remaining_tokens: int, remaining_context: int) -> DraftRequest | None:
+        limit = self._scheduler.next_limit(remaining_tokens, remaining_context)
+        if self._parts.drafter is None or limit == 0 or limit < self._draft_min:
+            return None
+        sequence = self._parts.sequence
+        return DraftRequest(
+            seq_id=sequence.seq_id,
+            n_past=sequence.committed_tokens,
+            anchor=sequence.history[-1],
+            limit_tokens=limit,
+            min_tokens=self._draft_min,
+            p_min=self._draft_p_min,
+        )
+
+    def _is_terminal(self, token: TokenId, preview: StopPreview | None) -> bool:
+        return self._vocabulary.is_end(token) or (preview is not None and preview.completes(token))
+
+    def _observe(self, accepted_tokens: int, drafted_tokens: int) -> None:
+        scheduler = self._scheduler
+        was_activated = isinstance(scheduler, GuardedScheduler) and scheduler.activated
+        scheduler.observe(accepted_tokens, drafted_tokens)
+        if isinstance(scheduler, GuardedScheduler) and scheduler.activated and not was_activated:
+            self.report.add_event("rollback_guard", draft_limit=scheduler.draft_limit)
+
+    def _deliver(self, token: TokenId) -> TokenPiece | None:
+        if self._vocabulary.is_end(token):
+            self._finish("stop_token")
+            return None
+        self._tokens.append(token)
+        self.report.emitted_tokens += 1
+        text = self._stream.push(token)
+        if self._stream.stopped:
+            self._finish("stop_string")
+        return TokenPiece(token=token, text=text)
+
+    def _finish(self, reason: FinishReason) -> None:
+        self._finish_reason = reason
+        self.report.timings_ns.total = time.perf_counter_ns() - self._started_ns
+
+    def _flush(self) -> TokenPiece:
+        if self._flushed:
+            raise StopIteration
+        self._flushed = True
+        rest = self._stream.finish()
+        if not rest:
+            raise StopIteration
+        return TokenPiece(token=None, text=rest)

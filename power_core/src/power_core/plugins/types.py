@@ -1,0 +1,114 @@
+"""Data that plugins register. Frozen values, checked when they arrive; the decode loop calls none of the hooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+
+if TYPE_CHECKING:
+    from power_core.artifacts.gguf import GgufHeader
+    from power_core.drafter import Drafter
+    from power_core.target import ModelSettings, TargetContext, TargetModel
+    from power_core.tokens import TapRequest
+
+API_VERSION = (1, 0)
+
+LoadProgress: TypeAlias = "Callable[[float], None]"
+
+
+@attrs.frozen(kw_only=True)
+class PluginInfo:
+    """The handshake, asked for before any other hook.
+
+    Attributes:
+        name: Short name, usually the distribution without ``power-``.
+        api: ``(major, minor)`` of the API the plugin was written for: same major, minor not above the core's.
+        summary: One sentence for ``power plugins list``.
+    """
+
+    name: str
+    api: tuple[int, int]
+    summary: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class TargetNeeds:
+    """What a strategy needs from the target before it is loaded and opened."""
+
+    nextn_weights: bool = False
+    taps: TapRequest | None = None
+
+
+@attrs.frozen(kw_only=True)
+class DrafterContext:
+    """All a drafter factory gets. ``api_version`` lets a plugin serve an older core; unknown majors must be refused."""
+
+    api_version: tuple[int, int]
+    target_model: TargetModel
+    target_context: TargetContext
+    target_header: GgufHeader
+    draft_path: Path | None
+    draft_header: GgufHeader | None
+    draft_max_tokens: int
+    threads: int = 0
+    options: dict[str, Any] = attrs.field(factory=dict)
+
+
+@attrs.frozen(kw_only=True)
+class StrategySpec:
+    """One strategy.
+
+    Attributes:
+        name: Canonical kebab-case name.
+        aliases: Other accepted spellings, lower case.
+        summary: One sentence.
+        default_draft_max_tokens: K when the user set none.
+        uses_draft_file: True when an external draft artifact is required.
+        model_backed: True when it has a draft graph (MTP, external drafts); False for zero-weight strategies.
+        refuse: ``refuse(target_header, draft_header)`` returns None when the strategy can run on these files, else one
+            sentence that says what is missing. Must not open anything.
+        needs: ``needs(target_header, draft_header)`` tells what to load and expose.
+        create_drafter: Build the drafter; may raise any ``PowerError``.
+        options: Names of strategy options it understands, e.g. ``mtp_fr_vocab_size``.
+    """
+
+    name: str
+    aliases: tuple[str, ...] = ()
+    summary: str = ""
+    default_draft_max_tokens: int = 4
+    uses_draft_file: bool = False
+    model_backed: bool = False
+    refuse: Callable[[GgufHeader, GgufHeader | None], str | None]
+    needs: Callable[[GgufHeader, GgufHeader | None], TargetNeeds]
+    create_drafter: Callable[[DrafterContext], Drafter]
+    options: tuple[str, ...] = ()
+
+
+@attrs.frozen(kw_only=True)
+class BackendSpec:
+    """A way to run target models. ``open_model(settings, progress)`` returns a ``TargetModel``."""
+
+    name: str
+    summary: str = ""
+    open_model: Callable[[ModelSettings, LoadProgress | None], TargetModel]
+
+
+@attrs.frozen(kw_only=True)
+class HealthResult:
+    """One line of ``power doctor``."""
+
+    name: str
+    status: Literal["ok", "warning", "error"]
+    detail: str
+    hint: str = ""
+
+
+@attrs.frozen(kw_only=True)
+class HealthCheck:
+    """A named check for ``power doctor``; ``run`` returns results and must not raise."""
+
+    name: str
+    run: Callable[[], list[HealthResult]]

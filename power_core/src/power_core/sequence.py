@@ -1,0 +1,207 @@
+"""One sequence of the target: its committed history, and the means to have exactly that history in the context's memory.
+
+::
+
+    history   p0 p1 ... pn | t1 t2 ... tk | anchor
+    memory    <- prefill ->  <- exact  ->   (not evaluated yet)
+
+The last token of the history is always the anchor: emitted, not evaluated. Everything before it is in the memory.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from power_core.cache_state import Checkpoint
+from power_core.errors import RollbackRefused, StateError
+from power_core.report import Report
+from power_core.target import TargetContext
+from power_core.tokens import CommittedRows, SeqId, SequenceRows, Taps, TokenId
+
+
+class TargetSequence:
+    """Evaluates, truncates, replays and rebuilds one sequence. The history changes only through ``start`` and ``commit``."""
+
+    def __init__(self, context: TargetContext, *, slice_rows: int, taps: bool = False, seq_id: SeqId = 0) -> None:
+        self.context = context
+        self.seq_id = seq_id
+        self.slice_rows = slice_rows
+        self.taps = taps
+        self.history: list[TokenId] = []
+        self.prompt_tokens = 0
+        self.clean = False
+
+    @property
+    def committed_tokens(self) -> int:
+        """Tokens that the memory holds when the sequence is ready."""
+        return len(self.history) - 1
+
+    def start(
+        self,
+        prompt: Sequence[TokenId],
+        *,
+        on_rows: Callable[[CommittedRows], None] | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> int:
+        """Evaluate a new prompt in chunks with prefill kernels; return the row that holds its last logits.
+
+        Every chunk's rows go to ``on_rows``, in order. The caller samples the first token and passes it to ``begin``.
+        """
+        self.history = []
+        self.clean = False
+        self.prompt_tokens = len(prompt)
+        self.context.clear(self.seq_id)
+        return self._prefill(prompt, on_rows, on_progress)
+
+    def begin(self, prompt: Sequence[TokenId], first: TokenId) -> None:
+        """Record the evaluated prompt and the first sampled token, which becomes the anchor."""
+        self.history = [*prompt, first]
+        self.clean = True
+
+    def evaluate(self, tokens: Sequence[TokenId], start_pos: int) -> None:
+        """Evaluate rows exactly, all with logits."""
+        self.context.evaluate(
+            (SequenceRows(seq_id=self.seq_id, start_pos=start_pos, tokens=tokens),), kernels="decode"
+        )
+
+    def checkpoint(self) -> Checkpoint:
+        """Copy what truncation cannot rebuild."""
+        return self.context.checkpoint(self.seq_id)
+
+    def keep(self, kept: Sequence[TokenId], evaluated_rows: int, checkpoint: Checkpoint | None, report: Report) -> None:
+        """Leave exactly the committed history plus ``kept`` in the memory after ``evaluated_rows`` were written.
+
+        Truncates where that is exact; otherwise replays: from the checkpoint when there is one, else by a rebuild.
+        """
+        if len(kept) == evaluated_rows:
+            return
+        start_pos = self.committed_tokens
+        try:
+            self.context.truncate(start_pos + len(kept), self.seq_id)
+            return
+        except RollbackRefused:
+            report.replays += 1
+            report.add_event(
+                "replay", rejected_rows=evaluated_rows - len(kept), means="checkpoint" if checkpoint else "rebuild"
+            )
+        if checkpoint is None:
+            self.rebuild()
+        else:
+            self.context.restore(checkpoint)
+        report.target_calls += self._evaluate_in_slices(kept, start_pos)
+
+    def go_back(self, checkpoint: Checkpoint | None) -> None:
+        """Return the memory to the committed history if that can be done cheaply; otherwise leave it to ``ensure_ready``."""
+        length = self.committed_tokens
+        if not self.context.is_stale(self.seq_id) and self.context.can_truncate(length, self.seq_id):
+            self.context.truncate(length, self.seq_id)
+        elif checkpoint is not None:
+            self.context.restore(checkpoint)
+        else:
+            return
+        self.clean = True
+
+    def ensure_ready(self, report: Report) -> None:
+        """Make the memory hold exactly the committed history; rebuild when it does not."""
+        if self.clean:
+            return
+        if not self.history:
+            raise StateError(
+                "the sequence holds no prompt",
+                state="empty",
+                operation="continue",
+                hint="start a request with `session.generate(prompt)`",
+            )
+        stale = self.context.is_stale(self.seq_id)
+        if stale or self.context.length_tokens(self.seq_id) != self.committed_tokens:
+            report.add_event("rebuild", committed_tokens=self.committed_tokens, stale=stale)
+            self.rebuild()
+        self.clean = True
+
+    def rebuild(self) -> None:
+        """Evaluate the committed history again: the prompt by its own chunks, generated tokens exactly."""
+        self.context.clear(self.seq_id)
+        self._prefill(self.history[: self.prompt_tokens], None, None)
+        self._evaluate_in_slices(self.history[self.prompt_tokens : -1], self.prompt_tokens)
+
+    def _evaluate_in_slices(self, tokens: Sequence[TokenId], start_pos: int) -> int:
+        starts = range(0, len(tokens), self.slice_rows)
+        for at in starts:
+            self.evaluate(tokens[at : at + self.slice_rows], start_pos + at)
+        return len(starts)
+
+    def _prefill(
+        self,
+        prompt: Sequence[TokenId],
+        on_rows: Callable[[CommittedRows], None] | None,
+        on_progress: Callable[[int, int], None] | None,
+    ) -> int:
+        chunk: Sequence[TokenId] = ()
+        for at in range(0, len(prompt), self.context.batch_rows):
+            chunk = prompt[at : at + self.context.batch_rows]
+            last = at + len(chunk) == len(prompt)
+            rows = SequenceRows(seq_id=self.seq_id, start_pos=at, tokens=chunk, logits="last" if last else "none")
+            self.context.evaluate((rows,), kernels="prefill")
+            if on_rows is not None:
+                taps = self.context.read_taps(0, len(chunk)) if self.taps else None
+                on_rows(CommittedRows(seq_id=self.seq_id, start_pos=at, tokens=chunk, taps=taps))
+            if on_progress is not None:
+                on_progress(at + len(chunk), len(prompt))
+        return len(chunk) - 1
+
+
+class BlockRows:
+    """Anchor and drafts of one round, evaluated slice by slice as their rows are drawn.
+
+    Each slice begins with a token that is already known to be right (the anchor, or a draft that the slice before
+    confirmed), so at most ``slice_rows - 1`` rows are ever rejected.
+    """
+
+    def __init__(self, sequence: TargetSequence, tokens: Sequence[TokenId], draw: Callable[[int], TokenId]) -> None:
+        self._sequence = sequence
+        self._draw = draw
+        self._slice_start = 0
+        self._taps: list[Taps] = []
+        self.tokens = tokens
+        self.evaluated_rows = 0
+        self.touched = False
+        self.calls = 0
+        self.evaluate_ns = 0
+
+    def sample(self, row: int) -> TokenId:
+        """Draw the target's token at ``row``, evaluating the slice that holds it first."""
+        if row >= self.evaluated_rows:
+            self._evaluate_slice(row)
+        return self._draw(row - self._slice_start)
+
+    def _evaluate_slice(self, row: int) -> None:
+        started_ns = time.perf_counter_ns()
+        self.touched = True
+        sequence = self._sequence
+        piece = self.tokens[row : row + sequence.slice_rows]
+        sequence.evaluate(piece, sequence.committed_tokens + row)
+        self._slice_start = row
+        self.evaluated_rows = row + len(piece)
+        self.calls += 1
+        if sequence.taps:
+            self._taps.append(sequence.context.read_taps(0, len(piece)))
+        self.evaluate_ns += time.perf_counter_ns() - started_ns
+
+    def taps(self, n_rows: int) -> Taps | None:
+        """Hidden rows of the first ``n_rows`` rows; None when the drafter asked for none."""
+        return _first_rows(self._taps, n_rows) if self._taps else None
+
+
+def _first_rows(parts: Sequence[Taps], n_rows: int) -> Taps:
+    if len(parts) == 1:
+        only = parts[0]
+        return Taps(
+            nextn=None if only.nextn is None else only.nextn[:n_rows],
+            layers=tuple(layer[:n_rows] for layer in only.layers),
+        )
+    import numpy as np
+
+    nextn = None if parts[0].nextn is None else np.concatenate([p.nextn for p in parts if p.nextn is not None])[:n_rows]
+    layers = tuple(np.concatenate(rows)[:n_rows] for rows in zip(*(p.layers for p in parts), strict=True))
+    return Taps(nextn=nextn, layers=layers)

@@ -1,0 +1,237 @@
+"""A session: an open target, its drafter, and one sequence that requests run on."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any
+
+import attrs
+
+from power_core.drafter import Drafter
+from power_core.errors import PromptError, StateError
+from power_core.generation import Generation
+from power_core.report import Report, Timings
+from power_core.sampler import Sampler, SamplingSettings
+from power_core.scheduling import DraftScheduler, FixedScheduler, GuardedScheduler
+from power_core.sequence import TargetSequence
+from power_core.settings import RequestSettings, SessionSettings
+from power_core.target import TargetContext, TargetModel
+from power_core.tokens import TokenId
+from power_core.transaction import Round
+
+
+@attrs.frozen(kw_only=True)
+class SessionPlan:
+    """What was decided while opening.
+
+    Attributes:
+        strategy: Canonical name of what runs.
+        draft_max: K in force.
+        slice_rows: Rows per verification slice (N).
+        guard_rows: Rollback window when a block may exceed it, else None.
+        checkpoint_rows: Rows beyond which a round copies a checkpoint, None when it never does.
+        guarantee: See ``Report.guarantee``.
+        admitted: None without a draft file, else whether an admitted manifest vouches for it.
+        events: Decisions to be shown in every report.
+    """
+
+    strategy: str
+    draft_max: int
+    slice_rows: int
+    guard_rows: int | None = None
+    checkpoint_rows: int | None = None
+    guarantee: str = "target-authoritative"
+    admitted: bool | None = None
+    load_ns: int = 0
+    events: tuple[dict[str, Any], ...] = ()
+    shown: dict[str, Any] = attrs.field(factory=dict)
+
+
+class Session:
+    """Runs requests one after another on one sequence. A context manager; used by one thread at a time."""
+
+    def __init__(
+        self,
+        *,
+        settings: SessionSettings,
+        plan: SessionPlan,
+        model: TargetModel,
+        context: TargetContext,
+        drafter: Drafter | None,
+        taps: bool,
+        resources: ExitStack,
+    ) -> None:
+        self.settings = settings
+        self.plan = plan
+        self.model = model
+        self.context = context
+        self._drafter = drafter
+        self._resources = resources
+        self._sequence = TargetSequence(context, slice_rows=plan.slice_rows, taps=taps)
+        self._undelivered: deque[TokenId] = deque()
+        self._sampler: Sampler | None = None
+        self._parts: Round | None = None
+        self._current: Generation | None = None
+        self._closed = False
+
+    @property
+    def strategy(self) -> str:
+        """Canonical name of the strategy that runs."""
+        return self.plan.strategy
+
+    @property
+    def committed_tokens(self) -> tuple[TokenId, ...]:
+        """Tokens in the target's memory: the prompt and what was committed after it."""
+        return tuple(self._sequence.history[:-1])
+
+    def generate(
+        self,
+        prompt: str | Sequence[TokenId],
+        request: RequestSettings | None = None,
+        *,
+        parse_special: bool = False,
+        on_prefill: Callable[[int, int], None] | None = None,
+        **changes: Any,
+    ) -> Generation:
+        """Start a request; iterate the result for text pieces, or call its ``result()``.
+
+        Args:
+            prompt: Text, tokenized with the model's own rules, or token ids taken as they are.
+            request: Limits and sampling; keyword arguments override its fields, sampling fields included.
+            parse_special: Let control tokens written in the text become tokens (chat templates need it).
+            on_prefill: Called with (done, total) prompt tokens.
+
+        Raises:
+            PromptError: the prompt is empty or does not fit into the context.
+            StateError: the session is closed.
+        """
+        self._require_open("generate")
+        request = merge_request(request or RequestSettings(), changes)
+        tokens = self._prompt_tokens(prompt, parse_special=parse_special)
+        self._retire_current()
+        self._undelivered.clear()
+        self._replace_sampler(request.sampling)
+        return self._launch(request, tokens, on_prefill)
+
+    def resume(self, request: RequestSettings | None = None, **changes: Any) -> Generation:
+        """Continue the last request from its last committed token, with its sampler's state.
+
+        Tokens that were committed but not handed out come first. Sampling settings stay those of the last request.
+
+        Raises:
+            StateError: there is nothing to continue.
+        """
+        self._require_open("resume")
+        if self._sampler is None or not self._sequence.history:
+            raise StateError(
+                "there is no request to continue", state="empty", operation="resume", hint="call `generate(prompt)` first"
+            )
+        self._retire_current()
+        return self._launch(merge_request(request or RequestSettings(), changes), None, None)
+
+    def close(self) -> None:
+        """Close drafter, context and model, in that order; safe to call twice."""
+        if not self._closed:
+            self._closed = True
+            self._retire_current()
+            if self._sampler is not None:
+                self._sampler.close()
+            self._resources.close()
+
+    def __enter__(self) -> Session:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _launch(
+        self, request: RequestSettings, prompt: list[TokenId] | None, on_prefill: Callable[[int, int], None] | None
+    ) -> Generation:
+        assert self._parts is not None
+        self.context.clear_abort()
+        self._current = Generation(
+            model=self.model,
+            parts=self._parts,
+            scheduler=self._new_scheduler(),
+            request=request,
+            report=self._new_report(prompt),
+            draft_min=self.settings.draft_min,
+            draft_p_min=self.settings.draft_p_min,
+            prompt=prompt,
+            undelivered=self._undelivered,
+            on_prefill=on_prefill,
+        )
+        return self._current
+
+    def _new_scheduler(self) -> DraftScheduler:
+        scheduler: DraftScheduler = FixedScheduler(self.plan.draft_max)
+        if self.plan.guard_rows is not None:
+            scheduler = GuardedScheduler(scheduler, self.plan.guard_rows)
+        return scheduler
+
+    def _new_report(self, prompt: list[TokenId] | None) -> Report:
+        return Report(
+            strategy=self.plan.strategy,
+            guarantee=self.plan.guarantee,
+            admitted=self.plan.admitted,
+            prompt_tokens=len(prompt) if prompt is not None else self._sequence.prompt_tokens,
+            settings=dict(self.plan.shown),
+            events=[dict(event) for event in self.plan.events],
+            timings_ns=Timings(load=self.plan.load_ns),
+        )
+
+    def _prompt_tokens(self, prompt: str | Sequence[TokenId], *, parse_special: bool) -> list[TokenId]:
+        if isinstance(prompt, str):
+            tokens = self.model.vocabulary.tokenize(prompt, parse_special=parse_special) if prompt else []
+        else:
+            tokens = [int(token) for token in prompt]
+            n_vocab = self.model.info.n_vocab
+            for token in tokens:
+                if not 0 <= token < n_vocab:
+                    raise PromptError(
+                        f"the prompt holds token {token}, the vocabulary has ids 0..{n_vocab - 1}", field="prompt", value=token
+                    )
+        if not tokens:
+            raise PromptError("the prompt is empty", field="prompt", value=prompt, hint="give at least one character of text")
+        if len(tokens) > self.context.ctx_tokens:
+            raise PromptError(
+                f"the prompt has {len(tokens)} tokens, the context holds {self.context.ctx_tokens}",
+                field="prompt",
+                value=len(tokens),
+                allowed=f"1..{self.context.ctx_tokens}",
+                hint="shorten the prompt or open the session with a larger `ctx`",
+            )
+        return tokens
+
+    def _replace_sampler(self, sampling: SamplingSettings) -> None:
+        if self._sampler is not None:
+            self._sampler.close()
+        self._sampler = self.context.open_sampler(sampling)
+        self._parts = Round(self._sequence, self._sampler, self._drafter, self.model.info.n_vocab)
+        self._parts.checkpoint_rows = self.plan.checkpoint_rows
+
+    def _retire_current(self) -> None:
+        if self._current is not None:
+            self._current.close()
+            self._current = None
+
+    def _require_open(self, operation: str) -> None:
+        if self._closed:
+            raise StateError("the session is closed", state="closed", operation=operation, hint="open a new session")
+
+
+def merge_request(request: RequestSettings, changes: dict[str, Any]) -> RequestSettings:
+    """Apply keyword arguments to request and sampling fields; unknown names raise ``TypeError`` as Python does."""
+    sampling_names = {field.name for field in attrs.fields(SamplingSettings)}
+    sampling = {name: value for name, value in changes.items() if name in sampling_names}
+    rest = {name: value for name, value in changes.items() if name not in sampling_names}
+    if isinstance(rest.get("stop"), str):
+        rest["stop"] = (rest["stop"],)
+    if sampling:
+        rest["sampling"] = attrs.evolve(rest.get("sampling", request.sampling), **sampling)
+    return attrs.evolve(request, **rest) if rest else request

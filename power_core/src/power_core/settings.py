@@ -1,0 +1,121 @@
+"""Everything a session can be told, checked where it is set. Ranges: power_reference.md section 7; names: conventions.md."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import attrs
+
+from power_core.errors import ConfigError
+from power_core.sampler import SamplingSettings
+from power_core.target import Arithmetic
+
+VerifyRows: TypeAlias = 'int | Literal["all"] | None'
+
+_RANGES: dict[str, tuple[int, int]] = {
+    "draft_max": (1, 64),
+    "draft_min": (0, 64),
+    "snapshots": (1, 64),
+    "ctx": (2, 2**24),
+    "batch": (1, 2**16),
+    "threads": (0, 1024),
+    "gpu_layers": (-1, 10_000),
+    "mtp_fr_vocab_size": (1_024, 1_048_576),
+}
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "scheduler": ("fixed", "adaptive", "goodput"),
+    "arithmetic": ("exact", "fast"),
+    "flash_attention": ("on", "off", "auto"),
+}
+
+
+@attrs.frozen(kw_only=True)
+class SessionSettings:
+    """How a session is opened.
+
+    Attributes:
+        model: Target GGUF; None opens the small default target.
+        draft: External draft GGUF, for the strategies that use one.
+        spec: Strategy name or alias; ``auto`` lets the files decide.
+        draft_max: K, most drafts a round; None takes the strategy's own default.
+        draft_min: Fewest drafts worth verifying; below it a round drafts nothing.
+        draft_p_min: A draft less probable than this ends the proposal.
+        snapshots: S, recurrent-state snapshots kept for rollback; min(K, S) are asked for.
+        verify_rows: Rows per verification slice; ``all`` verifies a block in one piece; None chooses a width that never
+            needs more than S snapshots.
+        scheduler: Who decides the draft width per round.
+        arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels.
+        ctx: Positions in the context; None takes the smaller of 4096 and what the model was trained with.
+        batch: Rows per evaluation and prompt chunk.
+        threads: Compute threads, 0 for one per core.
+        gpu_layers: Layers to offload, -1 for all.
+        flash_attention: ``auto`` is on wherever exact arithmetic needs it.
+        mtp_fr_vocab_size: Rows of the frequency-reduced MTP head.
+    """
+
+    model: Path | None = None
+    draft: Path | None = None
+    spec: str = "auto"
+    draft_max: int | None = None
+    draft_min: int = 0
+    draft_p_min: float = 0.0
+    snapshots: int = 7
+    verify_rows: VerifyRows = None
+    scheduler: Literal["fixed", "adaptive", "goodput"] = "fixed"
+    arithmetic: Arithmetic = "exact"
+    ctx: int | None = None
+    batch: int = 512
+    threads: int = 0
+    gpu_layers: int = 0
+    flash_attention: Literal["on", "off", "auto"] = "auto"
+    mtp_fr_vocab_size: int | None = None
+
+    def __attrs_post_init__(self) -> None:
+        for field, (low, high) in _RANGES.items():
+            value = getattr(self, field)
+            if value is not None and not (_is_int(value) and low <= value <= high):
+                raise _out_of_range(field, value, f"a whole number from {low} to {high}")
+        for field, allowed in _CHOICES.items():
+            if getattr(self, field) not in allowed:
+                raise _out_of_range(field, getattr(self, field), "one of " + ", ".join(allowed))
+        if not (math.isfinite(self.draft_p_min) and 0.0 <= self.draft_p_min <= 1.0):
+            raise _out_of_range("draft_p_min", self.draft_p_min, "a finite number from 0 to 1")
+        if self.draft_max is not None and self.draft_min > self.draft_max:
+            raise _out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
+        if self.verify_rows is not None and self.verify_rows != "all":
+            if not (_is_int(self.verify_rows) and 1 <= self.verify_rows <= 65):
+                raise _out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
+        if self.arithmetic == "exact" and self.flash_attention == "off":
+            raise ConfigError(
+                "`flash_attention` is off, but exact arithmetic needs it on",
+                field="flash_attention",
+                value="off",
+                allowed="on, auto",
+                hint="leave flash attention on, or choose `--arithmetic fast` and its weaker guarantee",
+            )
+
+
+@attrs.frozen(kw_only=True)
+class RequestSettings:
+    """How one request is generated: the length limit, how the target chooses, and where to stop."""
+
+    max_tokens: int = 512
+    sampling: SamplingSettings = attrs.field(factory=SamplingSettings)
+    stop: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        if not (_is_int(self.max_tokens) and 0 <= self.max_tokens <= 2**31 - 1):
+            raise _out_of_range("max_tokens", self.max_tokens, "a whole number of 0 or more")
+        for stop in self.stop:
+            if not stop:
+                raise _out_of_range("stop", stop, "a non-empty string")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _out_of_range(field: str, value: object, allowed: str) -> ConfigError:
+    return ConfigError(f"`{field}` is {value!r}, expected {allowed}", field=field, value=value, allowed=allowed)

@@ -1,0 +1,227 @@
+"""The verification transaction: seven steps, one state machine, rolled back unless committed.
+
+::
+
+    OPEN --propose--> PROPOSED --verify--> VERIFIED --commit--> COMMITTED
+      \\________________\\____________________\\-- anything else --> ROLLED_BACK
+
+1 checkpoint, 2 propose, 3 evaluate anchor and drafts, 4 draw rows to the first mismatch, 5 commit the accepted prefix and
+discard rejected rows, 6 hand out the emitted tokens, 7 on cancel or failure return to the last committed state.
+Source: power_reference.md section 2.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from enum import Enum
+from types import TracebackType
+from typing import TypeVar
+
+from power_core.drafter import Drafter, DraftRequest, Proposal
+from power_core.errors import IntegrityError, PluginContractError, PowerError, StateError, TransactionAborted
+from power_core.report import Report
+from power_core.sampler import Sampler
+from power_core.sequence import BlockRows, TargetSequence
+from power_core.tokens import CommittedRows, TokenId
+from power_core.verify import VerifiedBlock, verify_block
+
+Result = TypeVar("Result")
+
+
+class TransactionState(Enum):
+    """Where a transaction stands."""
+
+    OPEN = "open"
+    PROPOSED = "proposed"
+    VERIFIED = "verified"
+    COMMITTED = "committed"
+    ROLLING_BACK = "rolling back"
+    ROLLED_BACK = "rolled back"
+
+
+class Round:
+    """What a transaction works on: one sequence, its sampler, its drafter, the request's report."""
+
+    def __init__(self, sequence: TargetSequence, sampler: Sampler, drafter: Drafter | None, n_vocab: int) -> None:
+        self.sequence = sequence
+        self.sampler = sampler
+        self.drafter = drafter
+        self.n_vocab = n_vocab
+        self.checkpoint_rows: int | None = None
+        self.open_transaction: VerifyTransaction | None = None
+
+
+class VerifyTransaction:
+    """One round. A context manager; leaving it uncommitted, for any reason, restores the last committed state.
+
+    The state that moves: the target's memory, the drafter, the sampler, the history. The history is extended last and in
+    one step, so an interruption at any point leaves either the old round or the new one.
+    """
+
+    def __init__(self, parts: Round, report: Report) -> None:
+        self._parts = parts
+        self._report = report
+        self._state = TransactionState.OPEN
+        self._proposal = Proposal()
+        self._block: VerifiedBlock | None = None
+        self._rows: BlockRows | None = None
+
+    @property
+    def state(self) -> TransactionState:
+        """The current state."""
+        return self._state
+
+    def __enter__(self) -> VerifyTransaction:
+        parts = self._parts
+        if parts.open_transaction is not None:
+            parts.open_transaction.finish_rollback()
+        parts.sequence.ensure_ready(self._report)
+        self._start_length = len(parts.sequence.history)
+        self._drafter_mark = None if parts.drafter is None else parts.drafter.checkpoint()
+        self._sampler_mark = parts.sampler.snapshot()
+        self._target_mark = None
+        parts.open_transaction = self
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if len(self._parts.sequence.history) > self._start_length:
+            self._state = TransactionState.COMMITTED
+            self._parts.open_transaction = None
+        else:
+            self.rollback()
+
+    def propose(self, request: DraftRequest | None) -> Proposal:
+        """Step 2: ask the drafter for at most ``request.limit_tokens`` drafts; None proposes nothing."""
+        self._expect(TransactionState.OPEN, "propose")
+        drafter = self._parts.drafter
+        if request is not None and drafter is not None:
+            started_ns = time.perf_counter_ns()
+            proposal = self._guard("propose", lambda: drafter.propose(request))
+            self._check(proposal, request)
+            if len(proposal.tokens) >= request.min_tokens:
+                self._proposal = proposal
+            self._report.timings_ns.draft += time.perf_counter_ns() - started_ns
+        self._state = TransactionState.PROPOSED
+        return self._proposal
+
+    def verify(self, is_terminal: Callable[[TokenId], bool]) -> VerifiedBlock:
+        """Steps 3 and 4: evaluate anchor and drafts slice by slice, drawing rows to the first mismatch."""
+        self._expect(TransactionState.PROPOSED, "verify")
+        started_ns = time.perf_counter_ns()
+        parts = self._parts
+        tokens = [parts.sequence.history[-1], *self._proposal.tokens]
+        if parts.checkpoint_rows is not None and min(len(tokens), parts.sequence.slice_rows) > parts.checkpoint_rows:
+            self._target_mark = parts.sequence.checkpoint()
+            self._report.copied_bytes += len(self._target_mark.data)
+        parts.sequence.clean = False
+        self._rows = BlockRows(parts.sequence, tokens, parts.sampler.sample)
+        self._block = verify_block(self._proposal.tokens, self._rows.sample, is_terminal)
+        self._report.target_calls += self._rows.calls
+        self._report.timings_ns.verify += self._rows.evaluate_ns
+        self._report.timings_ns.sample += time.perf_counter_ns() - started_ns - self._rows.evaluate_ns
+        self._state = TransactionState.VERIFIED
+        return self._block
+
+    def commit(self) -> None:
+        """Step 5: keep anchor and accepted prefix everywhere, nothing of the rest, then extend the history.
+
+        A terminal token stays outside the memory as the new anchor, as it does in plain decoding.
+        """
+        self._expect(TransactionState.VERIFIED, "commit")
+        assert self._block is not None and self._rows is not None
+        block, rows, sequence, drafter = self._block, self._rows, self._parts.sequence, self._parts.drafter
+        kept = rows.tokens[: len(block.emitted)]
+        started_ns = time.perf_counter_ns()
+        sequence.keep(kept, rows.evaluated_rows, self._target_mark, self._report)
+        verified_ns = time.perf_counter_ns()
+        if drafter is not None:
+            committed = CommittedRows(
+                seq_id=sequence.seq_id,
+                start_pos=sequence.committed_tokens,
+                tokens=kept,
+                taps=rows.taps(len(kept)),
+            )
+            self._guard("process", lambda: drafter.process(committed))
+            if self._proposal.tokens:
+                self._guard("accept", lambda: drafter.accept(block.accepted_tokens, seq_id=sequence.seq_id))
+        sequence.history.extend(block.emitted)
+        sequence.clean = True
+        self._state = TransactionState.COMMITTED
+        self._parts.open_transaction = None
+        self._count(block, verified_ns - started_ns, time.perf_counter_ns() - verified_ns)
+
+    def rollback(self) -> None:
+        """Step 7: return every state to the last committed round; safe to call again after an interruption."""
+        if self._state in (TransactionState.COMMITTED, TransactionState.ROLLED_BACK):
+            return
+        self._state = TransactionState.ROLLING_BACK
+        parts = self._parts
+        try:
+            if parts.drafter is not None:
+                parts.drafter.restore(self._drafter_mark)
+            parts.sampler.restore(self._sampler_mark)
+            if self._rows is not None and self._rows.touched:
+                parts.sequence.go_back(self._target_mark)
+            else:
+                parts.sequence.clean = True
+        except Exception as error:
+            raise IntegrityError(
+                f"the rollback itself failed: {error!r}", hint="close the session and open a new one"
+            ) from error
+        self._state = TransactionState.ROLLED_BACK
+        parts.open_transaction = None
+
+    def finish_rollback(self) -> None:
+        """Complete a rollback that was interrupted; refuse nesting otherwise."""
+        if self._state is not TransactionState.ROLLING_BACK:
+            raise StateError(
+                f"a transaction is already open on this sequence (state `{self._state.value}`)",
+                state=self._state.value,
+                operation="open",
+                hint="leave the first transaction before opening another",
+            )
+        self.rollback()
+
+    def _count(self, block: VerifiedBlock, verify_ns: int, draft_ns: int) -> None:
+        report = self._report
+        report.rounds += 1
+        report.drafted_tokens += len(self._proposal.tokens)
+        report.accepted_tokens += block.accepted_tokens
+        report.verified_tokens += len(block.emitted)
+        report.timings_ns.verify += verify_ns
+        report.timings_ns.draft += draft_ns
+
+    def _expect(self, state: TransactionState, operation: str) -> None:
+        if self._state is not state:
+            raise StateError(
+                f"`{operation}` needs the state `{state.value}`, the transaction is `{self._state.value}`",
+                state=self._state.value,
+                operation=operation,
+            )
+
+    def _check(self, proposal: Proposal, request: DraftRequest) -> None:
+        if len(proposal.tokens) > request.limit_tokens:
+            raise PluginContractError(
+                f"the drafter proposed {len(proposal.tokens)} tokens, at most {request.limit_tokens} were asked for",
+                hook="propose",
+            )
+        for token in proposal.tokens:
+            if not 0 <= token < self._parts.n_vocab:
+                raise PluginContractError(
+                    f"the drafter proposed token {token!r}, the vocabulary has ids 0..{self._parts.n_vocab - 1}",
+                    hook="propose",
+                )
+
+    def _guard(self, operation: str, call: Callable[[], Result]) -> Result:
+        try:
+            return call()
+        except PowerError:
+            raise
+        except Exception as error:
+            raise TransactionAborted(
+                f"the drafter failed in `{operation}`: {error!r}",
+                hint="the round was rolled back; continue with `session.resume()` or choose another strategy",
+            ) from error

@@ -1,0 +1,85 @@
+"""Settings: every range, its message, and the contradictions."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from power_core.errors import ConfigError
+from power_core.sampler import SamplingSettings
+from power_core.settings import RequestSettings, SessionSettings
+
+BAD_SESSION = [
+    ("draft_max", 0),
+    ("draft_max", 65),
+    ("draft_max", -1),
+    ("draft_max", True),
+    ("draft_max", 3.5),
+    ("draft_min", -1),
+    ("draft_min", 65),
+    ("draft_p_min", math.nan),
+    ("draft_p_min", math.inf),
+    ("draft_p_min", 1.5),
+    ("draft_p_min", -0.1),
+    ("snapshots", 0),
+    ("snapshots", 65),
+    ("verify_rows", 0),
+    ("verify_rows", -3),
+    ("verify_rows", "some"),
+    ("ctx", 0),
+    ("ctx", -5),
+    ("batch", 0),
+    ("threads", -1),
+    ("gpu_layers", -2),
+    ("mtp_fr_vocab_size", 1_023),
+    ("mtp_fr_vocab_size", 1_048_577),
+    ("scheduler", "magic"),
+    ("arithmetic", "approximate"),
+    ("flash_attention", "maybe"),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), BAD_SESSION)
+def test_a_bad_session_setting_names_field_and_value(field, value):
+    with pytest.raises(ConfigError) as caught:
+        SessionSettings(**{field: value})
+    assert caught.value.field == field
+    assert f"`{field}` is {value!r}, expected" in str(caught.value)
+
+
+def test_draft_min_may_not_exceed_draft_max():
+    with pytest.raises(ConfigError, match="draft_min"):
+        SessionSettings(draft_max=3, draft_min=4)
+
+
+def test_exact_arithmetic_refuses_flash_attention_off():
+    with pytest.raises(ConfigError) as caught:
+        SessionSettings(flash_attention="off")
+    assert "fast" in caught.value.hint
+    assert SessionSettings(flash_attention="off", arithmetic="fast").arithmetic == "fast"
+
+
+@pytest.mark.parametrize(("field", "value"), [("max_tokens", -1), ("max_tokens", 1.5), ("stop", ("",))])
+def test_a_bad_request_setting_is_refused(field, value):
+    with pytest.raises(ConfigError, match=field):
+        RequestSettings(**{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("temperature", -1.0), ("temperature", math.nan), ("top_p", 1.1), ("min_p", -0.1), ("top_k", -1), ("seed", -1)],
+)
+def test_a_bad_sampling_setting_is_refused(field, value):
+    with pytest.raises(ConfigError, match=field):
+        SamplingSettings(**{field: value})
+
+
+@pytest.mark.parametrize("temperature", [0, 0.0])
+def test_temperature_zero_is_greedy(temperature):
+    assert SamplingSettings(temperature=temperature).greedy
+
+
+@pytest.mark.parametrize("change", [{"temperature": 1e-9}, {"repeat_penalty": 1.1}, {"presence_penalty": 0.1}])
+def test_anything_stateful_is_not_greedy(change):
+    assert not SamplingSettings(**change).greedy

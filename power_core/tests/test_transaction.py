@@ -1,0 +1,141 @@
+"""The transaction's states: order enforced, rolled back unless committed, nesting refused, interruption survived."""
+
+from __future__ import annotations
+
+import pytest
+from core_sessions import N_VOCAB, drafts_with_acceptance, fake_context, open_fake_session
+
+from power_core.drafter import DraftRequest
+from power_core.errors import IntegrityError, PluginContractError, StateError, TransactionAborted
+from power_core.report import Report
+from power_core.testing.fakes import ScriptedDrafter, plain_decode
+from power_core.transaction import TransactionState, VerifyTransaction
+
+PROMPT = [3, 1, 4, 1, 5, 9]
+
+
+def start(drafter, **options):
+    session = open_fake_session(drafter, **options)
+    session.generate(PROMPT, max_tokens=1).result()
+    assert session._parts is not None
+    return session, session._parts
+
+
+def request_for(parts, limit=4):
+    return DraftRequest(n_past=parts.sequence.committed_tokens, anchor=parts.sequence.history[-1], limit_tokens=limit)
+
+
+def always(accepted):
+    return ScriptedDrafter(drafts_with_acceptance(lambda limit: min(accepted, limit)))
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+@pytest.mark.parametrize("accepted", range(5))
+def test_commit_leaves_exactly_the_accepted_prefix_everywhere(recurrent, accepted):
+    drafter = always(accepted)
+    session, parts = start(drafter, recurrent=recurrent)
+    with VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+        block = transaction.verify(lambda token: False)
+        transaction.commit()
+    assert transaction.state is TransactionState.COMMITTED
+    assert block.accepted_tokens == accepted
+    history = PROMPT + plain_decode(PROMPT, 2 + accepted, N_VOCAB)
+    assert parts.sequence.history == history
+    assert fake_context(session).tokens() == history[:-1] == drafter.seen
+    assert drafter.accepted == [accepted]
+
+
+def test_leaving_without_commit_rolls_back():
+    drafter = always(2)
+    session, parts = start(drafter)
+    before = fake_context(session).tokens()
+    with VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+        transaction.verify(lambda token: False)
+    assert transaction.state is TransactionState.ROLLED_BACK
+    assert fake_context(session).tokens() == before == drafter.seen
+    assert drafter.accepted == []
+
+
+@pytest.mark.parametrize("operation", ["verify", "commit"])
+def test_steps_out_of_order_are_refused(operation):
+    _, parts = start(always(1))
+    with VerifyTransaction(parts, Report(strategy="x")) as transaction, pytest.raises(StateError, match=operation):
+        transaction.verify(lambda token: False) if operation == "verify" else transaction.commit()
+
+
+def test_a_second_proposal_is_refused():
+    _, parts = start(always(1))
+    with VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+        with pytest.raises(StateError, match="propose"):
+            transaction.propose(request_for(parts))
+
+
+def test_nesting_is_refused():
+    _, parts = start(always(1))
+    with (
+        VerifyTransaction(parts, Report(strategy="x")),
+        pytest.raises(StateError, match="already open"),
+        VerifyTransaction(parts, Report(strategy="x")),
+    ):
+        pass
+
+
+@pytest.mark.parametrize(("drafts", "wrong"), [([1, 2, 3, 4, 5], "at most 4"), ([N_VOCAB], "vocabulary"), ([-1], "vocabulary")])
+def test_a_proposal_outside_the_contract_is_the_plugins_fault(drafts, wrong):
+    drafter = ScriptedDrafter(lambda history, limit: drafts)
+    session, parts = start(drafter)
+    before = fake_context(session).tokens()
+    with pytest.raises(PluginContractError, match=wrong), VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+    assert fake_context(session).tokens() == before
+
+
+def test_a_drafter_that_raises_aborts_the_transaction_with_its_cause():
+    def explode(history, limit):
+        raise ValueError("broken drafter")
+
+    _, parts = start(ScriptedDrafter(explode))
+    with pytest.raises(TransactionAborted, match="broken drafter") as caught, VerifyTransaction(
+        parts, Report(strategy="x")
+    ) as transaction:
+        transaction.propose(request_for(parts))
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert transaction.state is TransactionState.ROLLED_BACK
+
+
+def test_an_interrupted_rollback_is_finished_by_the_next_transaction(monkeypatch):
+    drafter = always(2)
+    session, parts = start(drafter)
+    original, calls = drafter.restore, []
+
+    def restore_once_interrupted(checkpoint, *, seq_id=0):
+        calls.append(checkpoint)
+        if len(calls) == 1:
+            raise KeyboardInterrupt
+        original(checkpoint, seq_id=seq_id)
+
+    monkeypatch.setattr(drafter, "restore", restore_once_interrupted)
+    with pytest.raises(KeyboardInterrupt), VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+        transaction.verify(lambda token: False)
+    with VerifyTransaction(parts, Report(strategy="x")) as second:
+        second.propose(request_for(parts))
+        second.verify(lambda token: False)
+        second.commit()
+    assert len(calls) == 2
+    assert fake_context(session).tokens() == parts.sequence.history[:-1] == drafter.seen
+
+
+def test_a_rollback_that_fails_is_an_integrity_error(monkeypatch):
+    drafter = always(2)
+    _, parts = start(drafter)
+
+    def broken(checkpoint, *, seq_id=0):
+        raise RuntimeError("cannot restore")
+
+    monkeypatch.setattr(drafter, "restore", broken)
+    with pytest.raises(IntegrityError, match="cannot restore"), VerifyTransaction(parts, Report(strategy="x")):
+        pass
