@@ -3,8 +3,9 @@
 // Rules. Only `power_*` symbols are exported, with C linkage; no structure and no exception of llama.cpp crosses.
 // Every function that can fail returns `power_status` and fills `*err` (which may be null). Structures begin with
 // `uint32_t size`, set by the caller to its own sizeof; a size that differs is POWER_ABI_MISMATCH.
-// Handles are owned by the caller and freed with the matching `_close`, which accepts null. A model outlives its contexts;
-// a context outlives the samplers that read it and every context opened with it as `other`.
+// Handles are owned by the caller and freed with the matching `_close`, which accepts null. A model should outlive its
+// contexts, and a context every context opened with it as `other`; closed too early, it stays alive until the last of
+// them closes. A sampler is independent of both.
 // Threads: a context is used by one caller at a time. A second caller gets POWER_BUSY at once; nothing queues.
 // `power_context_abort` and `power_context_clear_abort` may be called from any thread at any time.
 // This header is read by tools/generate_raw.py: keep to plain declarations, one per statement.
@@ -129,7 +130,7 @@ typedef struct power_model_info {
     int32_t mask;
     uint32_t has_layer_taps;   // 1: the architecture exposes layer inputs
     uint32_t has_nextn_rows;   // 1: the architecture exposes nextn state rows
-    int32_t n_embd_in;         // width of an embedding row that the model takes as input
+    int32_t n_embd_in;         // width of an embedding row that a context of the model takes
     uint64_t n_params;
     uint64_t size_bytes;
     char architecture[64];
@@ -146,7 +147,8 @@ POWER_API power_status power_model_meta(const power_model *model, const char *ke
 // The model's own chat template; absent: POWER_UNSUPPORTED.
 POWER_API power_status power_model_chat_template(const power_model *model, char *buffer, uint32_t capacity,
                                                  uint32_t *length, power_error *err);
-// `*count` is the number of tokens; when it exceeds capacity nothing is written beyond capacity and the call must be repeated.
+// `*count` is the number of tokens; when it exceeds capacity nothing is written beyond capacity and the call must be
+// repeated.
 POWER_API power_status power_tokenize(const power_model *model, const char *text, uint32_t text_bytes, uint32_t add_special,
                                       uint32_t parse_special, int32_t *tokens, uint32_t capacity, uint32_t *count,
                                       power_error *err);
@@ -167,12 +169,12 @@ typedef struct power_context_params {
     uint32_t size;
     uint32_t kind;             // power_context_kind
     uint32_t ctx_tokens;       // per sequence
-    uint32_t batch_rows;       // rows per evaluation, logical and physical
+    uint32_t batch_rows;       // rows per evaluation, logical and physical; at least snapshots + 2
     uint32_t sequences;
     uint32_t snapshots;        // recurrent-state snapshots asked for
     int32_t threads;           // <= 0: the library's choice
     int32_t flash_attention;   // -1 auto, 0 off, 1 on
-    uint32_t output_rows;      // most rows with logits in one evaluation; 0 = batch_rows
+    uint32_t output_rows;      // most rows with logits in one evaluation, at least `sequences`; 0 = batch_rows
     uint32_t causal;           // 0: non-causal attention
     uint32_t full_swa;         // 1: keep the whole context in sliding-window layers
     uint32_t reserved;
@@ -191,8 +193,13 @@ typedef struct power_context_info {
     uint64_t memory_bytes;     // device and host buffers of this context
 } power_context_info;
 
-// One evaluation. Arrays have n_rows entries; a null `tokens` means embedding rows only.
-// Rows of a sequence continue at its end; positions are checked before anything runs.
+// One evaluation. Arrays have n_rows entries. A target context takes tokens; a nextn context tokens with states; a
+// draft context tokens or embeddings, and then no row wants logits. Rows of a sequence continue at its end. Everything
+// is checked before anything runs; a refusal changes nothing and keeps the last outputs readable.
+// POWER_CONTEXT_FULL: memory unchanged. POWER_ABORTED, POWER_COMPUTE_FAILED: sequences without recurrent state are back
+// at their old length; those with it are stale until power_checkpoint_restore or power_memory_clear.
+// Block drafters (architecture dflash): blocks of equal size per sequence, at most the model's block size, logits for
+// all rows or none.
 typedef struct power_rows {
     uint32_t size;
     int32_t n_rows;
@@ -208,11 +215,14 @@ POWER_API power_status power_context_open(power_model *model, const power_contex
                                           power_error *err);
 POWER_API void power_context_close(power_context *ctx);
 POWER_API power_status power_context_info_get(power_context *ctx, power_context_info *info, power_error *err);
-// Row-invariant arithmetic on (1) or off (0) for the following evaluations. POWER_UNSUPPORTED when a backend cannot.
+// Row-invariant arithmetic on (1) or off (0) for the following evaluations: a row's bits do not depend on the other
+// rows.
+// POWER_UNSUPPORTED when a backend has none, or when the model was opened with repack_weights.
 POWER_API power_status power_context_set_exact(power_context *ctx, uint32_t on, power_error *err);
+// Stop the running evaluation at its next graph node and refuse every later one until power_context_clear_abort.
 POWER_API void power_context_abort(power_context *ctx);
 POWER_API void power_context_clear_abort(power_context *ctx);
-// Testing aid: abort after this many graph nodes of the next evaluation; negative switches it off.
+// Testing aid: abort after this many graph nodes of the next evaluation, once; negative switches it off.
 POWER_API void power_context_abort_after(power_context *ctx, int64_t nodes);
 // Nanoseconds inside llama.cpp and ggml calls made through this context, and the number of evaluations.
 POWER_API void power_context_counters(power_context *ctx, uint64_t *compute_ns, uint64_t *evaluations);
@@ -243,21 +253,25 @@ typedef struct power_sequence_info {
 } power_sequence_info;
 
 POWER_API power_status power_sequence_get(power_context *ctx, int32_t seq_id, power_sequence_info *info, power_error *err);
-// Drop positions >= length_tokens, exactly, or POWER_ROLLBACK_REFUSED with the memory unchanged.
+// Drop positions >= length_tokens, exactly, or POWER_ROLLBACK_REFUSED with the memory unchanged. Length 0 always works.
+// Recurrent state goes back min(snapshots, rows of the sequence's last evaluation - 1) rows, once per evaluation.
 POWER_API power_status power_memory_truncate(power_context *ctx, int32_t seq_id, int32_t length_tokens, power_error *err);
 POWER_API power_status power_memory_clear(power_context *ctx, int32_t seq_id, power_error *err);
-// State that truncation cannot rebuild: recurrent, convolution, sliding window.
+// State that truncation cannot rebuild: recurrent, convolution, sliding window. Keys and values are not part of it, so
+// the sequence must still hold its first length_tokens positions when it is restored.
 POWER_API power_status power_checkpoint_size(power_context *ctx, int32_t seq_id, uint64_t *size_bytes, power_error *err);
 POWER_API power_status power_checkpoint_save(power_context *ctx, int32_t seq_id, uint8_t *buffer, uint64_t capacity,
                                              uint64_t *written, power_error *err);
 // Restore and drop positions >= length_tokens; the sequence is usable again afterwards, also after an abort.
+// `length_tokens` must be the length at which the checkpoint was taken. Other bytes are refused before anything is
+// touched; damage inside the state is POWER_COMPUTE_FAILED and leaves the sequence stale.
 POWER_API power_status power_checkpoint_restore(power_context *ctx, int32_t seq_id, const uint8_t *buffer, uint64_t size_bytes,
                                                 int32_t length_tokens, power_error *err);
 
 // ---------------------------------------------------------------- drafting primitives
 
-// Chained rows: evaluate `token` with state row `state` at `first_pos`, choose greedily, feed the choice with the new state
-// row at the next position, up to `max_tokens` times or until the choice's probability is below `p_min`.
+// Chained rows: evaluate `token` with state row `state` at `first_pos`, choose greedily, feed the choice with the new
+// state row at the next position, up to `max_tokens` times or until the choice's probability is below `p_min`.
 // The rows that were written are dropped again before the call returns, so the sequence ends where it began.
 // With `heads` > 1 step i runs nextn head i over the whole chain so far, and max_tokens must not exceed heads.
 typedef struct power_chain {
@@ -291,7 +305,7 @@ typedef struct power_sampler_params {
     float frequency_penalty;
     float presence_penalty;
     int32_t repeat_last_n;     // -1: whole context
-    uint32_t seed;
+    uint32_t seed;             // 4294967295 is refused: the library would draw a random seed
     uint32_t reserved;
 } power_sampler_params;
 

@@ -34,9 +34,7 @@ def open_fake_session(
     """Open a session on a fake target; the plan is given, not negotiated."""
     model = FakeModel(n_vocab=N_VOCAB, recurrent=recurrent, first_end=first_end)
     context = model.open_context(
-        ContextSettings(
-            ctx_tokens=ctx_tokens, batch_rows=batch_rows, snapshots=snapshots, taps=TapRequest(nextn=taps)
-        )
+        ContextSettings(ctx_tokens=ctx_tokens, batch_rows=batch_rows, snapshots=snapshots, taps=TapRequest(nextn=taps))
     )
     plan = SessionPlan(
         strategy="scripted",

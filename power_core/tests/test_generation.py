@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 
 import pytest
@@ -175,7 +176,7 @@ FAULTS = ["before evaluate", "abort inside", "propose", "process", "accept", "sa
 
 
 def inject(session, drafter, fault, countdown, error):
-    """Raise ``error`` at the ``countdown``-th call of one part; return a function that heals it."""
+    """Raise ``error`` at the ``countdown``-th call of one part."""
     context = fake_context(session)
     count = itertools.count(1)
 
@@ -190,25 +191,24 @@ def inject(session, drafter, fault, countdown, error):
     if fault == "before evaluate":
         context.before_evaluate = wrap(lambda context: None)
     elif fault == "abort inside":
+
         def arm(context):
             if next(count) == countdown:
                 context.abort_after_rows = 0
 
         context.before_evaluate = arm
-    elif fault == "sample":
-        session._sampler.sample = wrap(session._sampler.sample)
     else:
-        setattr(drafter, fault, wrap(getattr(drafter, fault)))
+        owner = session._sampler if fault == "sample" else drafter
+        setattr(owner, fault, wrap(getattr(owner, fault)))
 
-    def heal():
-        context.before_evaluate = None
-        context.abort_after_rows = None
-        for name in ("propose", "process", "accept"):
-            drafter.__dict__.pop(name, None)
-        if session._sampler is not None:
-            session._sampler.__dict__.pop("sample", None)
 
-    return heal
+def heal(session, drafter):
+    """Take every injected fault out."""
+    context = fake_context(session)
+    context.before_evaluate = context.abort_after_rows = None
+    for name in ("propose", "process", "accept"):
+        drafter.__dict__.pop(name, None)
+    session._sampler.__dict__.pop("sample", None)
 
 
 @settings(max_examples=300)
@@ -225,25 +225,24 @@ def test_after_any_fault_the_same_sequence_continues_and_a_new_request_runs(shap
     truth = plain_decode(PROMPT, 40, N_VOCAB)
     first = session.generate(PROMPT, max_tokens=4)
     got = [piece.token for piece in first if piece.token is not None]
-    heal = inject(session, drafter, fault, countdown, error)
+    inject(session, drafter, fault, countdown, error)
     broken = session.resume(max_tokens=36)
-    try:
-        got += [piece.token for piece in _collecting(broken, got)]
-    except (PowerError, ValueError, Boom, KeyboardInterrupt):
-        pass
-    heal()
+    with contextlib.suppress(PowerError, ValueError, Boom, KeyboardInterrupt):
+        collect(broken, got)
+    heal(session, drafter)
     rest = session.resume(max_tokens=40 - len(got))
     got += [piece.token for piece in rest if piece.token is not None]
     assert got == truth
     assert fake_context(session).tokens() == list(session.committed_tokens) == drafter.seen
-    assert list(session.generate(PROMPT[::-1], max_tokens=20).result().tokens) == plain_decode(PROMPT[::-1], 20, N_VOCAB)
+    new = session.generate(PROMPT[::-1], max_tokens=20).result()
+    assert list(new.tokens) == plain_decode(PROMPT[::-1], 20, N_VOCAB)
 
 
-def _collecting(generation, got):
+def collect(generation, got):
+    """Take pieces as they come, so that a fault loses none that was handed out."""
     for piece in generation:
         if piece.token is not None:
             got.append(piece.token)
-    return []
 
 
 @pytest.mark.parametrize("after", range(0, 20, 3))

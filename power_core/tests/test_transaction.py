@@ -25,6 +25,14 @@ def request_for(parts, limit=4):
     return DraftRequest(n_past=parts.sequence.committed_tokens, anchor=parts.sequence.history[-1], limit_tokens=limit)
 
 
+def run_round(parts, *, commit):
+    with VerifyTransaction(parts, Report(strategy="x")) as transaction:
+        transaction.propose(request_for(parts))
+        transaction.verify(lambda token: False)
+        if commit:
+            transaction.commit()
+
+
 def always(accepted):
     return ScriptedDrafter(drafts_with_acceptance(lambda limit: min(accepted, limit)))
 
@@ -83,7 +91,9 @@ def test_nesting_is_refused():
         pass
 
 
-@pytest.mark.parametrize(("drafts", "wrong"), [([1, 2, 3, 4, 5], "at most 4"), ([N_VOCAB], "vocabulary"), ([-1], "vocabulary")])
+@pytest.mark.parametrize(
+    ("drafts", "wrong"), [([1, 2, 3, 4, 5], "at most 4"), ([N_VOCAB], "vocabulary"), ([-1], "vocabulary")]
+)
 def test_a_proposal_outside_the_contract_is_the_plugins_fault(drafts, wrong):
     drafter = ScriptedDrafter(lambda history, limit: drafts)
     session, parts = start(drafter)
@@ -98,9 +108,10 @@ def test_a_drafter_that_raises_aborts_the_transaction_with_its_cause():
         raise ValueError("broken drafter")
 
     _, parts = start(ScriptedDrafter(explode))
-    with pytest.raises(TransactionAborted, match="broken drafter") as caught, VerifyTransaction(
-        parts, Report(strategy="x")
-    ) as transaction:
+    with (
+        pytest.raises(TransactionAborted, match="broken drafter") as caught,
+        VerifyTransaction(parts, Report(strategy="x")) as transaction,
+    ):
         transaction.propose(request_for(parts))
     assert isinstance(caught.value.__cause__, ValueError)
     assert transaction.state is TransactionState.ROLLED_BACK
@@ -118,13 +129,9 @@ def test_an_interrupted_rollback_is_finished_by_the_next_transaction(monkeypatch
         original(checkpoint, seq_id=seq_id)
 
     monkeypatch.setattr(drafter, "restore", restore_once_interrupted)
-    with pytest.raises(KeyboardInterrupt), VerifyTransaction(parts, Report(strategy="x")) as transaction:
-        transaction.propose(request_for(parts))
-        transaction.verify(lambda token: False)
-    with VerifyTransaction(parts, Report(strategy="x")) as second:
-        second.propose(request_for(parts))
-        second.verify(lambda token: False)
-        second.commit()
+    with pytest.raises(KeyboardInterrupt):
+        run_round(parts, commit=False)
+    run_round(parts, commit=True)
     assert len(calls) == 2
     assert fake_context(session).tokens() == parts.sequence.history[:-1] == drafter.seen
 

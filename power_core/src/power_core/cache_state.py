@@ -48,7 +48,8 @@ class IntegrityReport:
         """Raise ``IntegrityError`` when the counted facts contradict the recorded ones."""
         if self.stale or self.length_tokens != self.expected_tokens:
             raise IntegrityError(
-                f"sequence {self.seq_id} holds {self.length_tokens} tokens, expected {self.expected_tokens} (stale={self.stale})",
+                f"sequence {self.seq_id} holds {self.length_tokens} tokens, "
+                f"expected {self.expected_tokens} (stale={self.stale})",
                 hint="rebuild the sequence from its committed tokens before decoding on it",
             )
 
@@ -70,7 +71,7 @@ class CacheState(Protocol):
         ...
 
     def truncate(self, length_tokens: int, seq_id: SeqId = 0) -> None:
-        """Drop every position >= ``length_tokens``, exactly. Raises ``RollbackRefused`` and changes nothing otherwise."""
+        """Drop every position >= ``length_tokens``, exactly; else raise ``RollbackRefused`` and change nothing."""
         ...
 
     def checkpoint(self, seq_id: SeqId = 0) -> Checkpoint:

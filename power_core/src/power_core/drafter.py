@@ -45,12 +45,13 @@ class Proposal:
 
 @runtime_checkable
 class Drafter(Protocol):
-    """Proposes tokens; the target decides. Called by one thread at a time, in this order per sequence:
+    """Proposes tokens; the target decides. Called by one thread at a time.
 
-    ``begin(prompt)``, then ``process(rows)`` for every prompt chunk, then per round ``propose(request)`` and, after
-    verification, ``process(committed rows)`` and ``accept(n)``. ``propose`` may be skipped in a round; ``accept`` is
-    called only after a ``propose`` that returned drafts. ``checkpoint`` is taken before a round; ``restore`` puts the
-    drafter back exactly there, also after ``propose`` or ``process`` raised half-way.
+    In this order per sequence: ``begin(prompt)``, then ``process(rows)`` for every prompt chunk, then per round
+    ``propose(request)`` and, after verification, ``process(committed rows)`` and ``accept(n)``. ``propose`` may be
+    skipped in a round; ``accept`` is called only after a ``propose`` that returned drafts. ``checkpoint`` is taken
+    before a round; ``restore`` puts the drafter back exactly there, also after ``propose`` or ``process`` raised
+    half-way.
     """
 
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:

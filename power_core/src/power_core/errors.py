@@ -34,7 +34,14 @@ class ConfigError(PowerError, ValueError):
     user_mistake = True
 
     def __init__(
-        self, message: str, *, field: str = "", value: object = None, allowed: str = "", hint: str = "", code: str | None = None
+        self,
+        message: str,
+        *,
+        field: str = "",
+        value: object = None,
+        allowed: str = "",
+        hint: str = "",
+        code: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.field = field
@@ -68,7 +75,9 @@ class StateError(PowerError, RuntimeError):
 
     code = "state.invalid"
 
-    def __init__(self, message: str, *, state: str = "", operation: str = "", hint: str = "", code: str | None = None) -> None:
+    def __init__(
+        self, message: str, *, state: str = "", operation: str = "", hint: str = "", code: str | None = None
+    ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.state = state
         self.operation = operation
@@ -134,7 +143,14 @@ class PluginError(PowerError):
     code = "plugin.invalid"
 
     def __init__(
-        self, message: str, *, distribution: str = "", version: str = "", hook: str = "", hint: str = "", code: str | None = None
+        self,
+        message: str,
+        *,
+        distribution: str = "",
+        version: str = "",
+        hook: str = "",
+        hint: str = "",
+        code: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint, code=code)
         self.distribution = distribution

@@ -96,9 +96,10 @@ class Generation(Iterator[TokenPiece]):
         )
 
     def cancel(self) -> None:
-        """Stop as soon as possible; what was handed out stays valid."""
-        self._cancelled.set()
-        self._parts.sequence.context.abort()
+        """Stop as soon as possible; what was handed out stays valid. Does nothing once finished."""
+        if self._finish_reason is None:
+            self._cancelled.set()
+            self._parts.sequence.context.abort()
 
     def close(self) -> None:
         """Give the session back to the next request; iterating afterwards raises ``StateError``."""
@@ -190,6 +191,8 @@ class Generation(Iterator[TokenPiece]):
 
     def _finish(self, reason: FinishReason) -> None:
         self._finish_reason = reason
+        if reason == "cancelled":
+            self._parts.sequence.context.clear_abort()
         self.report.timings_ns.total = time.perf_counter_ns() - self._started_ns
 
     def _flush(self) -> TokenPiece:

@@ -32,7 +32,7 @@ class Report:
         drafted_tokens: Proposals that were put up for verification.
         accepted_tokens: Proposals that the target's own choice confirmed.
         verified_tokens: Tokens emitted by rounds: accepted ones, corrections and bonuses.
-        emitted_tokens: Tokens handed out, end-of-generation tokens not counted; the first one comes from the prompt's row.
+        emitted_tokens: Tokens handed out, end tokens not counted; the first one comes from the prompt's last row.
         replays: Rounds whose rejected rows exceeded the rollback window and were re-evaluated.
         copied_bytes: Checkpoint bytes copied for rollback; the common path copies none.
         guarantee: ``bit-identical(W)``, ``margin-guarded`` or ``target-authoritative``.

@@ -42,7 +42,7 @@ class SamplingSettings:
             "frequency_penalty": (-1e6, 1e6),
             "presence_penalty": (-1e6, 1e6),
             "repeat_last_n": (-1, 2**31 - 1),
-            "seed": (0, 2**32 - 1),
+            "seed": (0, 2**32 - 2),  # the library reads 2**32 - 1 as "random"
         }
         for field, (low, high) in ranges.items():
             value = getattr(self, field)

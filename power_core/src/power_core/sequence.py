@@ -1,4 +1,4 @@
-"""One sequence of the target: its committed history, and the means to have exactly that history in the context's memory.
+"""One sequence of the target: its committed history, and the means to have exactly that in the context's memory.
 
 ::
 
@@ -21,7 +21,7 @@ from power_core.tokens import CommittedRows, SeqId, SequenceRows, Taps, TokenId
 
 
 class TargetSequence:
-    """Evaluates, truncates, replays and rebuilds one sequence. The history changes only through ``start`` and ``commit``."""
+    """Evaluates, truncates, replays and rebuilds one sequence; only a start and a commit change its history."""
 
     def __init__(self, context: TargetContext, *, slice_rows: int, taps: bool = False, seq_id: SeqId = 0) -> None:
         self.context = context
@@ -61,9 +61,7 @@ class TargetSequence:
 
     def evaluate(self, tokens: Sequence[TokenId], start_pos: int) -> None:
         """Evaluate rows exactly, all with logits."""
-        self.context.evaluate(
-            (SequenceRows(seq_id=self.seq_id, start_pos=start_pos, tokens=tokens),), kernels="decode"
-        )
+        self.context.evaluate((SequenceRows(seq_id=self.seq_id, start_pos=start_pos, tokens=tokens),), kernels="decode")
 
     def checkpoint(self) -> Checkpoint:
         """Copy what truncation cannot rebuild."""
@@ -92,7 +90,7 @@ class TargetSequence:
         report.target_calls += self._evaluate_in_slices(kept, start_pos)
 
     def go_back(self, checkpoint: Checkpoint | None) -> None:
-        """Return the memory to the committed history if that can be done cheaply; otherwise leave it to ``ensure_ready``."""
+        """Return the memory to the committed history if that is cheap; otherwise leave it to ``ensure_ready``."""
         length = self.committed_tokens
         if not self.context.is_stale(self.seq_id) and self.context.can_truncate(length, self.seq_id):
             self.context.truncate(length, self.seq_id)

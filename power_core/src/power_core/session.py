@@ -100,9 +100,10 @@ class Session:
 
         Args:
             prompt: Text, tokenized with the model's own rules, or token ids taken as they are.
-            request: Limits and sampling; keyword arguments override its fields, sampling fields included.
+            request: Limits and sampling.
             parse_special: Let control tokens written in the text become tokens (chat templates need it).
             on_prefill: Called with (done, total) prompt tokens.
+            **changes: Fields of ``request`` to override, sampling fields included.
 
         Raises:
             PromptError: the prompt is empty or does not fit into the context.
@@ -127,7 +128,10 @@ class Session:
         self._require_open("resume")
         if self._sampler is None or not self._sequence.history:
             raise StateError(
-                "there is no request to continue", state="empty", operation="resume", hint="call `generate(prompt)` first"
+                "there is no request to continue",
+                state="empty",
+                operation="resume",
+                hint="call `generate(prompt)` first",
             )
         self._retire_current()
         return self._launch(merge_request(request or RequestSettings(), changes), None, None)
@@ -194,10 +198,14 @@ class Session:
             for token in tokens:
                 if not 0 <= token < n_vocab:
                     raise PromptError(
-                        f"the prompt holds token {token}, the vocabulary has ids 0..{n_vocab - 1}", field="prompt", value=token
+                        f"the prompt holds token {token}, the vocabulary has ids 0..{n_vocab - 1}",
+                        field="prompt",
+                        value=token,
                     )
         if not tokens:
-            raise PromptError("the prompt is empty", field="prompt", value=prompt, hint="give at least one character of text")
+            raise PromptError(
+                "the prompt is empty", field="prompt", value=prompt, hint="give at least one character of text"
+            )
         if len(tokens) > self.context.ctx_tokens:
             raise PromptError(
                 f"the prompt has {len(tokens)} tokens, the context holds {self.context.ctx_tokens}",

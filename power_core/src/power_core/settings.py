@@ -1,4 +1,4 @@
-"""Everything a session can be told, checked where it is set. Ranges: power_reference.md section 7; names: conventions.md."""
+"""Everything a session can be told, checked where it is set. Ranges: power_reference.md section 7."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class SessionSettings:
         scheduler: Who decides the draft width per round.
         arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels.
         ctx: Positions in the context; None takes the smaller of 4096 and what the model was trained with.
-        batch: Rows per evaluation and prompt chunk.
+        batch: Rows per evaluation and prompt chunk; None takes 512, or less in a smaller context.
         threads: Compute threads, 0 for one per core.
         gpu_layers: Layers to offload, -1 for all.
         flash_attention: ``auto`` is on wherever exact arithmetic needs it.
@@ -66,7 +66,7 @@ class SessionSettings:
     scheduler: Literal["fixed", "adaptive", "goodput"] = "fixed"
     arithmetic: Arithmetic = "exact"
     ctx: int | None = None
-    batch: int = 512
+    batch: int | None = None
     threads: int = 0
     gpu_layers: int = 0
     flash_attention: Literal["on", "off", "auto"] = "auto"
@@ -84,9 +84,9 @@ class SessionSettings:
             raise _out_of_range("draft_p_min", self.draft_p_min, "a finite number from 0 to 1")
         if self.draft_max is not None and self.draft_min > self.draft_max:
             raise _out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
-        if self.verify_rows is not None and self.verify_rows != "all":
-            if not (_is_int(self.verify_rows) and 1 <= self.verify_rows <= 65):
-                raise _out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
+        whole = _is_int(self.verify_rows) and 1 <= int(self.verify_rows or 0) <= 65
+        if self.verify_rows not in (None, "all") and not whole:
+            raise _out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
         if self.arithmetic == "exact" and self.flash_attention == "off":
             raise ConfigError(
                 "`flash_attention` is off, but exact arithmetic needs it on",

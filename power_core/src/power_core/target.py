@@ -1,6 +1,6 @@
 """The target protocols: a loaded model, and a context that evaluates rows.
 
-power_core knows nothing of llama.cpp; a backend registers a ``BackendSpec`` whose ``open_model`` returns a ``TargetModel``.
+power_core knows nothing of llama.cpp; a backend registers a ``BackendSpec`` that opens a ``TargetModel``.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ class ContextSettings:
         sequences: Independent sequences.
         threads: Compute threads; 0 lets the backend choose.
         flash_attention: ``on``, ``off`` or ``auto``; exact arithmetic needs it on.
+        output_rows: Most rows with logits in one evaluation, 0 for ``batch_rows``; bounds the logits buffer.
         taps: Hidden rows to expose.
     """
 
@@ -53,6 +54,7 @@ class ContextSettings:
     sequences: int = 1
     threads: int = 0
     flash_attention: Literal["on", "off", "auto"] = "auto"
+    output_rows: int = 0
     taps: TapRequest = attrs.field(factory=TapRequest)
 
 
@@ -125,8 +127,8 @@ class TargetContext(CacheState, Protocol):
         """Evaluate all rows in order, at the end of their sequences.
 
         ``decode`` rows are computed exactly as single rows under exact arithmetic; ``prefill`` may use faster kernels.
-        Raises ``Cancelled`` after ``abort``, ``ContextFullError`` (state unchanged), ``NativeCallError`` otherwise; after
-        an abort or a failure the touched sequences may be stale.
+        Raises ``Cancelled`` after ``abort``, ``ContextFullError`` (state unchanged), ``NativeCallError`` otherwise;
+        after an abort or a failure the touched sequences may be stale.
         """
         ...
 
@@ -135,7 +137,7 @@ class TargetContext(CacheState, Protocol):
         ...
 
     def argmax(self, row: int) -> TokenId:
-        """Greedy choice at a row; the lowest id wins ties. Raises ``NativeCallError`` when the row has no finite maximum."""
+        """Greedy choice at a row, lowest id on ties; ``NativeCallError`` when the row has no finite maximum."""
         ...
 
     def read_taps(self, first_row: int, n_rows: int) -> Taps:

@@ -1,4 +1,4 @@
-"""Values that travel between the core, a target and a drafter. Units: ``*_pos`` absolute positions, ``*_tokens`` counts.
+"""Values between the core, a target and a drafter. Units: ``*_pos`` absolute positions, ``*_tokens`` counts.
 
 A row is one token at one position of one sequence. Rows are described per sequence, never per token, so that several
 sequences with different lengths can share one evaluation.

@@ -1,12 +1,12 @@
-"""The verification transaction: seven steps, one state machine, rolled back unless committed.
+r"""The verification transaction: seven steps, one state machine, rolled back unless committed.
 
 ::
 
     OPEN --propose--> PROPOSED --verify--> VERIFIED --commit--> COMMITTED
-      \\________________\\____________________\\-- anything else --> ROLLED_BACK
+      \________________\____________________\-- anything else --> ROLLED_BACK
 
-1 checkpoint, 2 propose, 3 evaluate anchor and drafts, 4 draw rows to the first mismatch, 5 commit the accepted prefix and
-discard rejected rows, 6 hand out the emitted tokens, 7 on cancel or failure return to the last committed state.
+1 checkpoint, 2 propose, 3 evaluate anchor and drafts, 4 draw rows to the first mismatch, 5 commit the accepted prefix
+and discard rejected rows, 6 hand out the emitted tokens, 7 on cancel or failure return to the last committed state.
 Source: power_reference.md section 2.
 """
 
@@ -18,10 +18,11 @@ from enum import Enum
 from types import TracebackType
 from typing import TypeVar
 
-from power_core.drafter import Drafter, DraftRequest, Proposal
+from power_core.cache_state import Checkpoint
+from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
 from power_core.errors import IntegrityError, PluginContractError, PowerError, StateError, TransactionAborted
 from power_core.report import Report
-from power_core.sampler import Sampler
+from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, TokenId
 from power_core.verify import VerifiedBlock, verify_block
@@ -55,8 +56,8 @@ class Round:
 class VerifyTransaction:
     """One round. A context manager; leaving it uncommitted, for any reason, restores the last committed state.
 
-    The state that moves: the target's memory, the drafter, the sampler, the history. The history is extended last and in
-    one step, so an interruption at any point leaves either the old round or the new one.
+    The state that moves: the target's memory, drafter, sampler, history. The history is extended last and in one step,
+    so an interruption at any point leaves either the old round or the new one.
     """
 
     def __init__(self, parts: Round, report: Report) -> None:
@@ -66,6 +67,10 @@ class VerifyTransaction:
         self._proposal = Proposal()
         self._block: VerifiedBlock | None = None
         self._rows: BlockRows | None = None
+        self._start_length = 0
+        self._drafter_mark: DrafterCheckpoint = None
+        self._sampler_mark: SamplerSnapshot = None
+        self._target_mark: Checkpoint | None = None
 
     @property
     def state(self) -> TransactionState:
@@ -80,7 +85,6 @@ class VerifyTransaction:
         self._start_length = len(parts.sequence.history)
         self._drafter_mark = None if parts.drafter is None else parts.drafter.checkpoint()
         self._sampler_mark = parts.sampler.snapshot()
-        self._target_mark = None
         parts.open_transaction = self
         return self
 
@@ -114,8 +118,8 @@ class VerifyTransaction:
         parts = self._parts
         tokens = [parts.sequence.history[-1], *self._proposal.tokens]
         if parts.checkpoint_rows is not None and min(len(tokens), parts.sequence.slice_rows) > parts.checkpoint_rows:
-            self._target_mark = parts.sequence.checkpoint()
-            self._report.copied_bytes += len(self._target_mark.data)
+            self._target_mark = mark = parts.sequence.checkpoint()
+            self._report.copied_bytes += len(mark.data)
         parts.sequence.clean = False
         self._rows = BlockRows(parts.sequence, tokens, parts.sampler.sample)
         self._block = verify_block(self._proposal.tokens, self._rows.sample, is_terminal)
@@ -131,7 +135,8 @@ class VerifyTransaction:
         A terminal token stays outside the memory as the new anchor, as it does in plain decoding.
         """
         self._expect(TransactionState.VERIFIED, "commit")
-        assert self._block is not None and self._rows is not None
+        assert self._block is not None
+        assert self._rows is not None
         block, rows, sequence, drafter = self._block, self._rows, self._parts.sequence, self._parts.drafter
         kept = rows.tokens[: len(block.emitted)]
         started_ns = time.perf_counter_ns()

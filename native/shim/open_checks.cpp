@@ -1,0 +1,111 @@
+// What may be opened: everything that the library would abort on, or read wrongly, is refused here first.
+
+#include "shim_internal.h"
+
+#include "llama-model.h"
+
+#include <algorithm>
+
+namespace {
+
+void check_counts(const power_context_params & params) {
+    const auto in_range = [](uint32_t value, const char * name, uint32_t low, uint32_t high) {
+        if (value < low || value > high) {
+            power::fail(POWER_INVALID_ARGUMENT, "`%s` is %u, expected %u..%u", name, value, low, high);
+        }
+    };
+    in_range(params.kind, "kind", POWER_CONTEXT_TARGET, POWER_CONTEXT_DRAFT);
+    in_range(params.ctx_tokens, "ctx_tokens", 1, INT32_MAX / 4);
+    in_range(params.batch_rows, "batch_rows", 1, INT32_MAX / 4);
+    in_range(params.sequences, "sequences", 1, (uint32_t) llama_max_parallel_sequences());
+    in_range(params.snapshots, "snapshots", 0, 1024);
+    if (params.output_rows != 0) {
+        in_range(params.output_rows, "output_rows", params.sequences, params.batch_rows);
+    }
+    if ((uint64_t) params.ctx_tokens * params.sequences > INT32_MAX / 4) {
+        power::fail(POWER_INVALID_ARGUMENT, "`ctx_tokens` %u for %u sequences is too many", params.ctx_tokens,
+                    params.sequences);
+    }
+    if (params.flash_attention < -1 || params.flash_attention > 1) {
+        power::fail(POWER_INVALID_ARGUMENT, "`flash_attention` is %d, expected -1, 0 or 1", params.flash_attention);
+    }
+    // The library keeps the last snapshots + 1 rows of a sequence together and needs one more; it aborts otherwise.
+    const uint32_t rows = std::min(params.batch_rows, params.ctx_tokens * params.sequences);
+    if (params.snapshots > 0 && rows < params.snapshots + 2) {
+        power::fail(POWER_INVALID_ARGUMENT, "`batch_rows` is %u, expected at least `snapshots` + 2 = %u", rows,
+                    params.snapshots + 2);
+    }
+    if (rows < params.sequences) {
+        power::fail(POWER_INVALID_ARGUMENT, "`batch_rows` is %u, expected at least one row for each of %u sequences",
+                    rows, params.sequences);
+    }
+}
+
+void check_nextn_model(const power_model * model) {
+    if (!model->nextn_loaded) {
+        power::fail(POWER_UNSUPPORTED, "the model has no loaded nextn layers; open it with `load_nextn` = 1");
+    }
+    const int32_t blocks = llama_model_n_layer_nextn(model->llama);
+    const int32_t most = power::most_nextn_blocks(model->architecture);
+    if (blocks > most) {
+        power::fail(POWER_UNSUPPORTED, "architecture '%s' runs at most %d nextn blocks, the model has %d",
+                    model->architecture.c_str(), most, blocks);
+    }
+    power::check_state_width(model);
+}
+
+// A drafter without its own embeddings or head reads the other context's; the library checks none of this.
+void check_shared_tensors(const power_model * model, const power_context * other) {
+    const bool shares = model->llama->tok_embd == nullptr || model->llama->output == nullptr;
+    if (!shares) {
+        return;
+    }
+    if (other == nullptr) {
+        power::fail(POWER_INVALID_ARGUMENT,
+                    "the draft model has no embeddings or head of its own: `other` must be set");
+    }
+    const llama_model * target = other->model->llama;
+    if (target->tok_embd == nullptr || target->output == nullptr) {
+        power::fail(POWER_UNSUPPORTED, "the other context's model has no embeddings or head to share");
+    }
+    const int32_t width = llama_model_n_embd(model->llama);
+    const int32_t target_width = llama_model_n_embd(target);
+    const int32_t vocabulary = llama_vocab_n_tokens(model->vocab);
+    const int32_t target_vocabulary = llama_vocab_n_tokens(other->model->vocab);
+    if (width != target_width || vocabulary != target_vocabulary) {
+        power::fail(POWER_UNSUPPORTED,
+                    "the draft model (width %d, vocabulary %d) cannot share tensors of the other context's model "
+                    "(width %d, vocabulary %d)",
+                    width, vocabulary, target_width, target_vocabulary);
+    }
+}
+
+void check_architecture(const power_model * model, const power_context_params & params) {
+    const std::string & name = model->architecture;
+    if (name == "gemma4-assistant") {
+        power::fail(POWER_UNSUPPORTED, "architecture '%s' shares its target's memory, which is not supported",
+                    name.c_str());
+    }
+    if (params.kind == POWER_CONTEXT_NEXTN) {
+        check_nextn_model(model);
+    }
+    if (name == "dflash" || name == "eagle3") {
+        if (params.kind != POWER_CONTEXT_DRAFT) {
+            power::fail(POWER_INVALID_ARGUMENT, "architecture '%s' needs kind POWER_CONTEXT_DRAFT", name.c_str());
+        }
+        check_shared_tensors(model, params.other);
+    } else if (llama_model_has_encoder(model->llama)) {
+        power::fail(POWER_UNSUPPORTED, "architecture '%s' has an encoder, which is not supported", name.c_str());
+    }
+}
+
+}  // namespace
+
+namespace power {
+
+void check_open(const power_model * model, const power_context_params & params) {
+    check_counts(params);
+    check_architecture(model, params);
+}
+
+}  // namespace power

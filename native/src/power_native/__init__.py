@@ -1,0 +1,67 @@
+"""power_native: GGUF models through libpower_native, a pinned llama.cpp behind a small C ABI.
+
+Importing this package loads nothing and works without the library; the first use opens it and checks it.
+
+| Module | Content |
+| --- | --- |
+| ``model``, ``context``, ``vocabulary``, ``sampler`` | the protocols of ``power_core.target`` |
+| ``draft`` | drafting primitives for plugins |
+| ``info`` | the library's facts and its devices |
+| ``quantize`` | ``power_native.quantize.quantize``: another weight type for a file |
+| ``plugin`` | what is registered with power_core |
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from power_native._loader import Library, LibraryInfo
+    from power_native._loader import library as load_library
+    from power_native.context import NativeContext
+    from power_native.draft import NextnChain
+    from power_native.info import DeviceInfo, devices, library_info
+    from power_native.model import NativeModel, NativeTraits
+    from power_native.sampler import GreedySampler, NativeSampler
+    from power_native.vocabulary import NativeVocabulary
+
+__all__ = [
+    "DeviceInfo",
+    "GreedySampler",
+    "Library",
+    "LibraryInfo",
+    "NativeContext",
+    "NativeModel",
+    "NativeSampler",
+    "NativeTraits",
+    "NativeVocabulary",
+    "NextnChain",
+    "devices",
+    "library_info",
+    "load_library",
+]
+
+_HOMES = {
+    "DeviceInfo": "info",
+    "GreedySampler": "sampler",
+    "Library": "_loader",
+    "LibraryInfo": "_loader",
+    "NativeContext": "context",
+    "NativeModel": "model",
+    "NativeSampler": "sampler",
+    "NativeTraits": "model",
+    "NativeVocabulary": "vocabulary",
+    "NextnChain": "draft",
+    "devices": "info",
+    "library_info": "info",
+    "load_library": "_loader",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name's module at its first use, so that importing the package stays cheap."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(f"{__name__}.{_HOMES[name]}")
+    return getattr(module, "library" if name == "load_library" else name)

@@ -1,0 +1,47 @@
+"""The least memory that a context's keys and values take, from the model's metadata.
+
+A lower bound on purpose: what is refused with it could never have fitted. Recurrent state and compute buffers are not
+counted, and a layer is counted with its sliding window where the model has one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from power_core.target import ModelInfo
+from power_native import _raw
+
+# Keys and values are kept as 16-bit floats.
+_ELEMENT_BYTES = 2
+
+
+def least_context_bytes(
+    info: ModelInfo, metadata: Callable[[str], str | None], parameters: _raw.power_context_params
+) -> int:
+    """Bytes that the keys and values of a context need at least; 0 where the metadata does not say.
+
+    Args:
+        info: The model.
+        metadata: Looks a metadata key up.
+        parameters: The context that is about to be opened.
+    """
+
+    def number(name: str) -> int | None:
+        text = metadata(f"{info.architecture}.{name}")
+        return int(text) if text is not None and text.isdigit() else None
+
+    heads, key_width = number("attention.head_count_kv"), number("attention.key_length")
+    value_width = number("attention.value_length") or key_width
+    if heads is None or key_width is None or value_width is None:
+        return 0
+    positions = parameters.ctx_tokens
+    if info.n_swa_tokens:
+        positions = min(positions, info.n_swa_tokens)
+    layers = _attention_layers(info, number("full_attention_interval"))
+    return parameters.sequences * positions * layers * heads * (key_width + value_width) * _ELEMENT_BYTES
+
+
+def _attention_layers(info: ModelInfo, interval: int | None) -> int:
+    if not info.recurrent:
+        return info.n_layer
+    return info.n_layer // interval if interval else 0

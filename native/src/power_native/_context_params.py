@@ -1,0 +1,93 @@
+"""From the settings of a context to the library's parameters; every range is checked here."""
+
+from __future__ import annotations
+
+import ctypes
+
+from power_core.errors import ConfigError
+from power_core.target import Arithmetic, ContextSettings
+from power_native import _raw
+
+_FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
+_LARGEST = 2**31 - 1
+
+
+def target_parameters(settings: ContextSettings, arithmetic: Arithmetic) -> _raw.power_context_params:
+    """Parameters of a target's context.
+
+    Raises:
+        ConfigError: a value out of range; ``batch_rows`` below ``snapshots + 2``; flash attention off although the
+            arithmetic is exact.
+    """
+    if settings.batch_rows < settings.snapshots + 2:
+        raise ConfigError(
+            f"`num_batch` is {settings.batch_rows}, but {settings.snapshots} snapshots need at least "
+            f"{settings.snapshots + 2} rows",
+            field="num_batch",
+            value=settings.batch_rows,
+            allowed=f">= {settings.snapshots + 2}",
+            hint="raise `num_batch` or lower the number of snapshots",
+        )
+    if settings.ctx_tokens < settings.snapshots + 2 and settings.snapshots > 0:
+        raise ConfigError(
+            f"`num_ctx` is {settings.ctx_tokens}, but {settings.snapshots} snapshots need at least "
+            f"{settings.snapshots + 2} tokens",
+            field="num_ctx",
+            value=settings.ctx_tokens,
+            allowed=f">= {settings.snapshots + 2}",
+        )
+    return _parameters(settings, arithmetic, kind=_raw.POWER_CONTEXT_TARGET, causal=True)
+
+
+def draft_parameters(
+    settings: ContextSettings, arithmetic: Arithmetic, *, kind: int, causal: bool = True
+) -> _raw.power_context_params:
+    """Parameters of a drafter's context; ``kind`` is one of ``power_context_kind``."""
+    return _parameters(settings, arithmetic, kind=kind, causal=causal)
+
+
+def _parameters(
+    settings: ContextSettings, arithmetic: Arithmetic, *, kind: int, causal: bool
+) -> _raw.power_context_params:
+    _require("num_ctx", settings.ctx_tokens, 1)
+    _require("num_batch", settings.batch_rows, 1)
+    _require("sequences", settings.sequences, 1)
+    _require("snapshots", settings.snapshots, 0)
+    _require("num_thread", settings.threads, 0)
+    _require("output_rows", settings.output_rows, 0)
+    return _raw.power_context_params(
+        size=ctypes.sizeof(_raw.power_context_params),
+        kind=kind,
+        ctx_tokens=settings.ctx_tokens,
+        batch_rows=settings.batch_rows,
+        sequences=settings.sequences,
+        snapshots=settings.snapshots,
+        threads=settings.threads,
+        flash_attention=_flash_attention(settings, arithmetic),
+        output_rows=min(settings.output_rows, settings.batch_rows),
+        causal=causal,
+    )
+
+
+def _flash_attention(settings: ContextSettings, arithmetic: Arithmetic) -> int:
+    if arithmetic == "fast":
+        return _FLASH_ATTENTION[settings.flash_attention]
+    if settings.flash_attention == "off":
+        raise ConfigError(
+            "`flash_attention` is 'off', but exact arithmetic needs it on",
+            field="flash_attention",
+            value="off",
+            allowed="on, auto",
+            hint="leave `flash_attention` out, or use `--arithmetic fast`",
+        )
+    return _FLASH_ATTENTION["on"]
+
+
+def _require(field: str, value: int, lowest: int) -> None:
+    if not lowest <= value <= _LARGEST:
+        raise ConfigError(
+            f"`{field}` is {value!r}, expected {lowest} or more",
+            field=field,
+            value=value,
+            allowed=f"{lowest}..{_LARGEST}",
+        )

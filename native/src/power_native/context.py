@@ -1,0 +1,301 @@
+"""A context of the library: evaluates rows, exposes their outputs, keeps the memory of its sequences."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from power_core.errors import ConfigError
+from power_core.sampler import Sampler, SamplingSettings
+from power_core.target import Kernels
+from power_core.tokens import LogitsRows, SeqId, SequenceRows, TapRequest, Taps, TokenId
+from power_native import _raw
+from power_native._memory import SequenceMemory
+from power_native._rows import FloatRows, RowBuffer
+from power_native._status import error_for, new_error
+from power_native.sampler import open_sampler
+
+if TYPE_CHECKING:
+    from power_native.model import NativeModel
+
+_FLOATS = ctypes.POINTER(ctypes.c_float)
+
+
+class NativeContext(SequenceMemory):
+    """A context of a target or of a drafter (``power_core.target.TargetContext``).
+
+    Owned by one caller at a time. Outputs (logits, taps) are valid until the next evaluation. ``abort`` may come from
+    any thread. Opened by ``NativeModel.open_context``, ``open_nextn_context`` and ``open_draft_context``.
+    """
+
+    def __init__(
+        self,
+        model: NativeModel,
+        parameters: _raw.power_context_params,
+        *,
+        taps: TapRequest | None = None,
+        other: NativeContext | None = None,
+        embedding_width: int = 0,
+    ) -> None:
+        pointer = _open(model, parameters, other)
+        parents = (model,) if other is None else (model, other)
+        super().__init__("context", model._library, pointer, model._functions.power_context_close, parents=parents)
+        self.model = model
+        self.taps = taps or TapRequest()
+        self._embedding_width = embedding_width
+        self._ctx_tokens = int(parameters.ctx_tokens)
+        self._n_vocab = model.info.n_vocab
+        self._n_embd = model.info.n_embd
+        try:
+            self._granted = self._read_granted()
+            self._open_taps()
+        except BaseException:
+            self.close()
+            raise
+        self._exact_decode = model.settings.arithmetic == "exact"
+        self._exact_now = bool(self._granted.exact)
+        self._rows = RowBuffer(capacity_rows=self.batch_rows, ctx_tokens=self._ctx_tokens)
+        self._logits_row = ctypes.c_float * self._n_vocab
+        self._logits_pointer = _FLOATS()
+        self._logits_ref = ctypes.byref(self._logits_pointer)
+        self._token = ctypes.c_int32()
+        self._token_ref = ctypes.byref(self._token)
+        self._probability = ctypes.c_float()
+        self._probability_ref = ctypes.byref(self._probability)
+
+    # ------------------------------------------------------------------------------------------------ what was granted
+
+    @property
+    def ctx_tokens(self) -> int:
+        """Positions per sequence that were asked for; the library's own number is padded up."""
+        return self._ctx_tokens
+
+    @property
+    def batch_rows(self) -> int:
+        return int(self._granted.batch_rows)
+
+    @property
+    def sequences(self) -> int:
+        return int(self._granted.sequences)
+
+    @property
+    def snapshots(self) -> int:
+        """Snapshots granted, read back after opening; the library grants none to some architectures."""
+        return int(self._granted.snapshots)
+
+    @property
+    def recurrent(self) -> bool:
+        return self.model.info.recurrent
+
+    @property
+    def threads(self) -> int:
+        return int(self._granted.threads)
+
+    @property
+    def flash_attention(self) -> bool:
+        return bool(self._granted.flash_attention)
+
+    @property
+    def memory_bytes(self) -> int:
+        """Device and host buffers of this context."""
+        return int(self._granted.memory_bytes)
+
+    @property
+    def compute_ns(self) -> int:
+        """Nanoseconds spent inside the library's compute so far."""
+        return self._counters()[0]
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations made so far."""
+        return self._counters()[1]
+
+    # --------------------------------------------------------------------------------------------------------- evaluate
+
+    def evaluate(self, sequences: Sequence[SequenceRows], *, kernels: Kernels) -> None:
+        """Evaluate all rows in order, at the end of their sequences.
+
+        Under exact arithmetic ``decode`` rows are computed exactly as single rows are; ``prefill`` rows may use faster
+        kernels.
+
+        Raises:
+            ConfigError: no rows, too many rows, a negative position, or something that is no token.
+            ContextFullError: no room; the state is unchanged.
+            StateError: a touched sequence is stale, another thread is inside, or the context is closed.
+            Cancelled: after ``abort``; touched sequences may be stale.
+            NativeCallError: otherwise; touched sequences may be stale.
+        """
+        if not self._gate.enter(False):
+            self._refuse("evaluate")
+        try:
+            self._rows.fill(sequences)
+            self._run(kernels)
+        finally:
+            self._gate.leave()
+
+    def evaluate_inputs(
+        self,
+        *,
+        tokens: Sequence[TokenId] | None = None,
+        embeddings: FloatRows | None = None,
+        states: FloatRows | None = None,
+        start_pos: int,
+        seq_id: SeqId = 0,
+        logits: LogitsRows = "none",
+        kernels: Kernels = "decode",
+    ) -> None:
+        """Evaluate rows of one sequence that carry more than a token; for drafters' contexts.
+
+        Shapes: ``tokens`` n; ``embeddings`` float32[n, embedding_width]; ``states`` float32[n, n_embd].
+
+        Args:
+            tokens: Token of each row; None for rows that are embeddings only.
+            embeddings: Embedding row of each row, for a context opened with ``embedding_width``.
+            states: State row of each row, for a context of a multi-token-prediction head.
+            start_pos: Position of the first row.
+            seq_id: The rows' sequence.
+            logits: Which rows have logits afterwards.
+            kernels: As for ``evaluate``.
+
+        Raises:
+            ConfigError: a shape that does not fit; otherwise as ``evaluate``.
+        """
+        if not self._gate.enter(False):
+            self._refuse("evaluate_inputs")
+        raw = self._rows.raw
+        try:
+            n_rows = self._rows.fill_one(tokens, embeddings, start_pos=start_pos, seq_id=seq_id, logits=logits)
+            kept = (
+                _float_rows("embeddings", embeddings, n_rows, self._embedding_width),
+                _float_rows("states", states, n_rows, self._n_embd),
+            )
+            raw.embeddings, raw.states = (_address(rows) for rows in kept)
+            if tokens is None:
+                raw.tokens = None
+            self._run(kernels)
+        finally:
+            raw.embeddings = raw.states = None
+            self._rows.use_tokens()
+            self._gate.leave()
+
+    def set_nextn_head(self, head: int) -> None:
+        """Choose the prediction head that the following evaluations run (multi-token-prediction contexts)."""
+        self._call("power_context_set_nextn_head", head)
+
+    # ---------------------------------------------------------------------------------------------------------- outputs
+
+    def logits(self, row: int) -> NDArray[np.float32]:
+        """Read-only view float32[n_vocab] of a row of the last evaluation; valid until the next one and until close."""
+        self._call("power_logits", row, self._logits_ref)
+        row_array = self._logits_row.from_address(ctypes.addressof(self._logits_pointer.contents))
+        view = np.frombuffer(memoryview(row_array), np.float32)
+        view.flags.writeable = False
+        return view
+
+    def argmax(self, row: int) -> TokenId:
+        """Greedy choice at a row; the lowest id wins ties.
+
+        Raises:
+            NativeCallError: the row has no logits, or no finite maximum.
+        """
+        self._call("power_argmax", row, self._token_ref, None)
+        return self._token.value
+
+    def argmax_probability(self, row: int) -> tuple[TokenId, float]:
+        """Greedy choice at a row and its softmax probability."""
+        self._call("power_argmax", row, self._token_ref, self._probability_ref)
+        return self._token.value, self._probability.value
+
+    def read_taps(self, first_row: int, n_rows: int) -> Taps:
+        """Copy the hidden rows of rows [first_row, first_row + n_rows) of the last evaluation.
+
+        Shapes: every array float32[n_rows, n_embd].
+        """
+        nextn = self._read_rows("power_read_nextn", (), first_row, n_rows) if self.taps.nextn else None
+        layers = tuple(self._read_rows("power_read_layer", (layer,), first_row, n_rows) for layer in self.taps.layers)
+        return Taps(nextn=nextn, layers=layers)
+
+    def read_nextn(self, first_row: int, n_rows: int) -> FloatRows:
+        """Copy the state rows of rows of the last evaluation; shape float32[n_rows, n_embd]."""
+        return self._read_rows("power_read_nextn", (), first_row, n_rows)
+
+    def open_sampler(self, settings: SamplingSettings) -> Sampler:
+        """Open a sampler that draws at rows of this context's last evaluation."""
+        return open_sampler(self, settings)
+
+    # ------------------------------------------------------------------------------------------------------------ abort
+
+    def abort(self) -> None:
+        """Make the running or the next evaluation stop; callable from any thread."""
+        self._call_any_time("power_context_abort")
+
+    def clear_abort(self) -> None:
+        """Take an ``abort`` back that no evaluation has seen."""
+        self._call_any_time("power_context_clear_abort")
+
+    def abort_after(self, nodes: int) -> None:
+        """Testing aid: abort the next evaluation after this many graph nodes; negative switches it off."""
+        self._call_any_time("power_context_abort_after", nodes)
+
+    # --------------------------------------------------------------------------------------------------------- internal
+
+    def _run(self, kernels: Kernels) -> None:
+        exact = self._exact_decode and kernels == "decode"
+        if exact != self._exact_now:
+            self._call_held("power_context_set_exact", exact)
+            self._exact_now = exact
+        self._call_held("power_evaluate", self._rows.reference)
+
+    def _read_rows(self, symbol: str, arguments: tuple[int, ...], first_row: int, n_rows: int) -> FloatRows:
+        rows = np.empty((max(n_rows, 0), self._n_embd), np.float32)
+        self._call(symbol, *arguments, first_row, n_rows, _address(rows))
+        return rows
+
+    def _read_granted(self) -> _raw.power_context_info:
+        granted = _raw.power_context_info(size=ctypes.sizeof(_raw.power_context_info))
+        self._call("power_context_info_get", ctypes.byref(granted))
+        return granted
+
+    def _open_taps(self) -> None:
+        if self.taps.nextn:
+            self._call("power_context_tap_nextn", 1, 0)
+        for layer in self.taps.layers:
+            self._call("power_context_tap_layer", layer, 1)
+
+    def _counters(self) -> tuple[int, int]:
+        compute_ns, evaluations = ctypes.c_uint64(), ctypes.c_uint64()
+        self._call_any_time("power_context_counters", ctypes.byref(compute_ns), ctypes.byref(evaluations))
+        return compute_ns.value, evaluations.value
+
+
+def _open(model: NativeModel, parameters: _raw.power_context_params, other: NativeContext | None) -> object:
+    if other is not None:
+        parameters.other = other._pointer("power_context_open")
+    context, error = ctypes.c_void_p(), new_error()
+    status = model._functions.power_context_open(
+        model._pointer("power_context_open"), ctypes.byref(parameters), ctypes.byref(context), ctypes.byref(error)
+    )
+    if status:
+        raise error_for("power_context_open", status, error, model._library.path)
+    return context
+
+
+def _float_rows(name: str, rows: FloatRows | None, n_rows: int, width: int) -> FloatRows | None:
+    if rows is None:
+        return None
+    if rows.shape != (n_rows, width):
+        raise ConfigError(
+            f"`{name}` has shape {rows.shape}, expected {(n_rows, width)}",
+            field=name,
+            value=rows.shape,
+            allowed=str((n_rows, width)),
+        )
+    return np.ascontiguousarray(rows, np.float32)
+
+
+def _address(rows: FloatRows | None) -> Any:
+    return None if rows is None else rows.ctypes.data_as(_FLOATS)

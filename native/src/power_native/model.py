@@ -1,0 +1,277 @@
+"""A model file, loaded by the library."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import attrs
+
+from power_core.errors import ArtifactNotFoundError, ConfigError, NativeCallError
+from power_core.target import ContextSettings, ModelInfo, ModelSettings
+from power_core.tokens import TokenId
+from power_native import _raw
+from power_native._context_budget import least_context_bytes
+from power_native._context_params import draft_parameters, target_parameters
+from power_native._handles import SharedHandle
+from power_native._loader import Library, library
+from power_native._memory_budget import available_memory, require_memory
+from power_native._status import error_for, new_error
+from power_native.context import NativeContext
+from power_native.info import device_memory_bytes
+from power_native.vocabulary import NativeVocabulary
+
+Progress = Callable[[float], None]
+
+
+@attrs.frozen(kw_only=True)
+class NativeTraits:
+    """Facts of a loaded model that only drafters ask for.
+
+    Attributes:
+        mask_token: The vocabulary's mask token, None when it has none.
+        end_of_turn: The vocabulary's end-of-turn token, None when it has none.
+        has_layer_taps: The architecture exposes layer inputs.
+        has_nextn_rows: The architecture exposes multi-token-prediction state rows.
+        n_params: Number of weights.
+    """
+
+    mask_token: TokenId | None
+    end_of_turn: TokenId | None
+    has_layer_taps: bool
+    has_nextn_rows: bool
+    n_params: int
+
+
+class NativeModel(SharedHandle):
+    """A loaded model (``power_core.target.TargetModel``). Closing it closes its contexts first.
+
+    Several threads may use one model; each needs a context of its own.
+    """
+
+    def __init__(self, owner: Library, pointer: object, settings: ModelSettings) -> None:
+        super().__init__("model", owner, pointer, owner.functions.power_model_close)
+        self.settings = settings
+        raw = _raw.power_model_info(size=ctypes.sizeof(_raw.power_model_info))
+        self._call("power_model_info_get", ctypes.byref(raw))
+        self._info = _model_info(raw, self._text("power_model_chat_template"))
+        self._traits = _traits(raw)
+        self._vocabulary = NativeVocabulary(self, self._info.n_vocab)
+
+    @classmethod
+    def open(cls, settings: ModelSettings, progress: Progress | None = None) -> NativeModel:
+        """Load a model file.
+
+        Args:
+            settings: What to load. ``arithmetic`` ``exact`` keeps the weights in the layout whose kernels compute every
+                row alike; ``fast`` lets the library repack them.
+            progress: Called with the loaded fraction, 0..1. What it raises stops the loading and is raised here.
+
+        Raises:
+            ArtifactNotFoundError: ``settings.path`` is not a regular file.
+            OutOfMemoryError: the file is larger than the memory that is available.
+            ModelLoadError: the library refused the file; its text and log are in the error.
+        """
+        path = settings.path
+        if not path.is_file():
+            what = "is not a regular file" if path.exists() else "does not exist"
+            raise ArtifactNotFoundError(
+                f"the model {str(path)!r} {what}", path=str(path), hint="give the path of a GGUF file"
+            )
+        owner = library()
+        _require_fit(path, settings.gpu_layers)
+        return cls(owner, _load(owner, settings, progress), settings)
+
+    @property
+    def info(self) -> ModelInfo:
+        return self._info
+
+    @property
+    def traits(self) -> NativeTraits:
+        """Facts that only drafters ask for."""
+        return self._traits
+
+    @property
+    def vocabulary(self) -> NativeVocabulary:
+        return self._vocabulary
+
+    def metadata(self, key: str) -> str | None:
+        """A metadata value as text, None when the file has no such key."""
+        return self._text("power_model_meta", key.encode())
+
+    def open_context(self, settings: ContextSettings) -> NativeContext:
+        """Open a context for the target.
+
+        Raises:
+            ConfigError: a value is out of range, ``batch_rows`` is below ``snapshots + 2`` (named ``num_batch``), or
+                flash attention is off under exact arithmetic.
+            OutOfMemoryError: the context does not fit.
+            NativeCallError: the library refused, e.g. taps that the architecture does not have.
+        """
+        parameters = target_parameters(settings, self.settings.arithmetic)
+        self._require_fit(parameters)
+        return NativeContext(self, parameters, taps=settings.taps)
+
+    def open_nextn_context(
+        self, target: NativeContext, *, batch_rows: int | None = None, threads: int = 0
+    ) -> NativeContext:
+        """Open a context that runs this model's multi-token-prediction head beside ``target``.
+
+        Its rows need a token and a state row each. It has the target's positions and sequences and is closed before it.
+
+        Args:
+            target: A context of this model with ``taps.nextn``.
+            batch_rows: Most rows in one evaluation; the target's when None.
+            threads: Compute threads; 0 lets the library choose.
+
+        Raises:
+            ConfigError: the model was loaded without its multi-token-prediction layers.
+        """
+        if self._info.n_layer_nextn == 0:
+            raise ConfigError(
+                f"the model {str(self.settings.path)!r} has no multi-token-prediction layers loaded",
+                field="load_nextn",
+                value=self.settings.load_nextn,
+                hint="load a model that has them, with `load_nextn`",
+            )
+        settings = ContextSettings(
+            ctx_tokens=target.ctx_tokens,
+            batch_rows=target.batch_rows if batch_rows is None else batch_rows,
+            sequences=target.sequences,
+            threads=threads,
+            output_rows=target.sequences,
+        )
+        parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_NEXTN)
+        return NativeContext(self, parameters, other=target)
+
+    def open_draft_context(
+        self,
+        settings: ContextSettings,
+        *,
+        target: NativeContext | None = None,
+        causal: bool = True,
+        embedding_width: int = 0,
+    ) -> NativeContext:
+        """Open a context of a drafter's own model.
+
+        Args:
+            settings: As for a target.
+            target: The target's context when the draft shares its embeddings, head or memory; closed after this one.
+            causal: False lets every row of a block see every other.
+            embedding_width: Elements of one embedding row the draft takes; 0 when it takes tokens only.
+        """
+        parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_DRAFT, causal=causal)
+        self._require_fit(parameters)
+        return NativeContext(self, parameters, taps=settings.taps, other=target, embedding_width=embedding_width)
+
+    def _require_fit(self, parameters: _raw.power_context_params) -> None:
+        require_memory(
+            least_context_bytes(self._info, self.metadata, parameters),
+            f"a context of {parameters.ctx_tokens:,} tokens for {parameters.sequences} sequence(s)",
+            hint="use fewer tokens of context (`num_ctx`) or fewer sequences, or free memory",
+            limit=available_memory(),
+            extra_bytes=device_memory_bytes() if self.settings.gpu_layers else 0,
+        )
+
+    def _text(self, symbol: str, *arguments: object) -> str | None:
+        """Text that a function copies out in full, None when the library reports it absent."""
+        capacity, length = 256, ctypes.c_uint32()
+        while True:
+            buffer = ctypes.create_string_buffer(capacity)
+            try:
+                self._call(symbol, *arguments, buffer, capacity, ctypes.byref(length))
+            except NativeCallError as error:
+                if error.status == _raw.POWER_UNSUPPORTED:
+                    return None
+                raise
+            if length.value < capacity:
+                return buffer.raw[: length.value].decode("utf-8", "replace")
+            capacity = length.value + 1
+
+    def _end_tokens(self) -> frozenset[TokenId]:
+        if not self._gate.enter():
+            self._refuse("power_token_is_end")
+        try:
+            pointer, is_end = self._pointer("power_token_is_end"), self._functions.power_token_is_end
+            return frozenset(token for token in range(self._info.n_vocab) if is_end(pointer, token))
+        finally:
+            self._gate.leave()
+
+
+def _require_fit(path: Path, gpu_layers: int) -> None:
+    require_memory(
+        path.stat().st_size,
+        f"the model {str(path)!r}",
+        hint="use a smaller quantisation of the model, or free memory",
+        limit=available_memory(),
+        extra_bytes=device_memory_bytes() if gpu_layers else 0,
+    )
+
+
+def _load(owner: Library, settings: ModelSettings, progress: Progress | None) -> object:
+    raised: list[BaseException] = []
+
+    def on_progress(fraction: float, _user_data: object) -> int:
+        try:
+            if progress is not None:
+                progress(fraction)
+        except BaseException as error:  # noqa: BLE001 - nothing may cross the C frames; raised again below
+            raised.append(error)
+            return 0
+        return 1
+
+    parameters = _raw.power_model_params(
+        size=ctypes.sizeof(_raw.power_model_params),
+        gpu_layers=settings.gpu_layers,
+        load_nextn=settings.load_nextn,
+        repack_weights=settings.arithmetic == "fast",
+        use_mmap=settings.use_mmap,
+        use_mlock=settings.use_mlock,
+        progress=_raw.power_progress(on_progress),
+    )
+    model, error = ctypes.c_void_p(), new_error()
+    status = owner.functions.power_model_open(
+        os.fsencode(settings.path), ctypes.byref(parameters), ctypes.byref(model), ctypes.byref(error)
+    )
+    if raised:
+        if not status:
+            owner.functions.power_model_close(model)
+        raise raised[0]
+    if status:
+        raise error_for("power_model_open", status, error, owner.path)
+    return model
+
+
+def _model_info(raw: _raw.power_model_info, chat_template: str | None) -> ModelInfo:
+    return ModelInfo(
+        architecture=raw.architecture.decode(),
+        description=raw.description.decode(),
+        n_vocab=raw.n_vocab,
+        n_embd=raw.n_embd,
+        n_layer=raw.n_layer,
+        n_layer_nextn=raw.n_layer_nextn,
+        n_ctx_train_tokens=raw.n_ctx_train,
+        n_swa_tokens=raw.n_swa,
+        recurrent=bool(raw.recurrent),
+        size_bytes=raw.size_bytes,
+        bos=_token(raw.bos),
+        eos=_token(raw.eos),
+        add_bos=bool(raw.add_bos),
+        chat_template=chat_template,
+    )
+
+
+def _traits(raw: _raw.power_model_info) -> NativeTraits:
+    return NativeTraits(
+        mask_token=_token(raw.mask),
+        end_of_turn=_token(raw.eot),
+        has_layer_taps=bool(raw.has_layer_taps),
+        has_nextn_rows=bool(raw.has_nextn_rows),
+        n_params=raw.n_params,
+    )
+
+
+def _token(value: int) -> TokenId | None:
+    return value if value >= 0 else None

@@ -1,0 +1,125 @@
+"""Compiles the library with CMake and Ninja in a folder of the cache."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from power_native_build.content_key import parse_cmake_args
+from power_native_build.errors import BuildError
+from power_native_build.progress import Progress
+from power_native_build.toolchain import Toolchain
+
+NINJA_STEP = re.compile(r"\[(\d+)/(\d+)\]")
+LOG_LINES_SHOWN = 30
+PROJECT_FILES = ("CMakeLists.txt", "UPSTREAM.toml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileJob:
+    """One build.
+
+    Attributes:
+        project: The folder that holds CMakeLists.txt and shim/.
+        work: The folder of the cache that holds `llama.cpp` (patched); keeps the objects for the next build.
+        prefix: Receives `power_native/libpower_native.*` and `power_native/licenses/`.
+        key: The content key, compiled into the build info.
+        source_suffix: Follows llama.cpp's commit in the build info.
+        toolchain: The compilers.
+        env: The environment of the build.
+    """
+
+    project: Path
+    work: Path
+    prefix: Path
+    key: str
+    source_suffix: str
+    toolchain: Toolchain
+    env: Mapping[str, str]
+
+
+def compile_library(job: CompileJob, progress: Progress) -> None:
+    """Configure, compile and install one library.
+
+    Raises:
+        BuildError: CMake or a compiler failed; the last lines of the log are on stderr and the log stays in `work`.
+    """
+    _copy_project(job.project, job.work / "project")
+    build = job.work / "build"
+    cmake = _find_tool("cmake", job.env)
+    ninja = _find_tool("ninja", job.env)
+    configure = [cmake, "-S", str(job.work / "project"), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"]
+    configure += [
+        f"-DCMAKE_MAKE_PROGRAM={ninja}",
+        f"-DPOWER_LLAMA_CPP_SOURCE_DIR={job.work / 'llama.cpp'}",
+        f"-DPOWER_SOURCE_SUFFIX={job.source_suffix}",
+        f"-DPOWER_CONTENT_KEY={job.key}",
+        f"-DPOWER_CMAKE_ARGS={job.env.get('CMAKE_ARGS', '')}",
+        f"-DPOWER_COMPILER={job.toolchain.version}",
+    ]
+    log = job.work / "build.log"
+    log.unlink(missing_ok=True)
+    env = _build_environment(job.env)
+    _run_logged([*configure, *parse_cmake_args(job.env)], env, log, progress, "configuring")
+    _run_logged([cmake, "--build", str(build), "--target", "power_native"], env, log, progress, "compiling llama.cpp")
+    install = [cmake, "--install", str(build), "--component", "power_native", "--strip", "--prefix", str(job.prefix)]
+    _run_logged(install, env, log, progress, "installing")
+
+
+def _find_tool(name: str, env: Mapping[str, str]) -> str:
+    path = shutil.which(name, path=env.get("PATH"))
+    if path is None:
+        raise BuildError(f"`{name}` is not on PATH. Build with isolation, or `pip install {name}` first.")
+    return path
+
+
+def _build_environment(env: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment; SOURCE_DATE_EPOCH would change the instruction sets that ggml compiles for."""
+    changed = {name: value for name, value in env.items() if name != "SOURCE_DATE_EPOCH"}
+    changed["NINJA_STATUS"] = "[%f/%t] "
+    changed.setdefault("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1))
+    return changed
+
+
+def _copy_project(project: Path, copy: Path) -> None:
+    """Bring the copy up to date; unchanged files keep their time, so that Ninja leaves their objects alone."""
+    wanted = {Path(name) for name in PROJECT_FILES}
+    wanted |= {path.relative_to(project) for path in (project / "shim").iterdir() if path.is_file()}
+    for name in wanted:
+        content = (project / name).read_bytes()
+        target = copy / name
+        if not target.is_file() or target.read_bytes() != content:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_bytes(content)
+    for path in copy.rglob("*"):
+        if path.is_file() and path.relative_to(copy) not in wanted:
+            path.unlink()
+
+
+def _run_logged(command: Sequence[str], env: Mapping[str, str], log: Path, progress: Progress, doing: str) -> None:
+    progress.step(doing)
+    tail: list[str] = []
+    with (
+        log.open("a", encoding="utf-8") as stream,
+        subprocess.Popen(
+            command, env=dict(env), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace"
+        ) as process,
+    ):
+        stream.write(f"$ {' '.join(command)}\n")
+        for line in process.stdout or ():
+            stream.write(line)
+            tail = [*tail[1 - LOG_LINES_SHOWN :], line]
+            step = NINJA_STEP.match(line)
+            progress.step(f"{doing} [{step[1]}/{step[2]}]" if step else doing)
+    if process.returncode != 0:
+        print("".join(tail), file=sys.stderr)
+        raise BuildError(
+            f"{doing} failed with status {process.returncode}; the whole log is {log}. "
+            f"Remove the folder {log.parent} to start afresh."
+        )

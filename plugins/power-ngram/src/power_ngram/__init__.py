@@ -1,0 +1,5 @@
+"""Drafts by looking the last tokens up in the prompt and in the output. Needs no weights."""
+
+from power_ngram.config import NgramConfig
+
+__all__ = ["NgramConfig"]

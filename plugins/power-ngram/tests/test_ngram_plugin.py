@@ -1,0 +1,37 @@
+"""What the plugin registers."""
+
+from types import SimpleNamespace
+
+import pytest
+
+from power_core.plugins import API_VERSION, StrategySpec, TargetNeeds
+from power_core.strategies import BUILT_IN_ALIASES
+from power_ngram import plugin
+from power_ngram.config import NgramConfig
+from power_ngram.drafter import NgramDrafter
+
+SPECS = {spec.name: spec for spec in plugin.power_strategies()}
+
+
+def test_handshake():
+    info = plugin.power_plugin_info()
+    assert info.name == "ngram"
+    assert info.api[0] == API_VERSION[0]
+    assert info.api <= API_VERSION
+
+
+@pytest.mark.parametrize("name", ["prompt-lookup", "ngram-context"])
+def test_strategy_needs_no_weights(name):
+    spec = SPECS[name]
+    assert isinstance(spec, StrategySpec)
+    assert spec.aliases == BUILT_IN_ALIASES[name]
+    assert (spec.default_draft_max_tokens, spec.uses_draft_file, spec.model_backed) == (4, False, False)
+    assert spec.refuse(None, None) is None
+    assert spec.needs(None, None) == TargetNeeds()
+
+
+@pytest.mark.parametrize(("name", "own_output_first"), [("prompt-lookup", False), ("ngram-context", True)])
+def test_factory_builds_the_drafter(name, own_output_first):
+    drafter = SPECS[name].create_drafter(SimpleNamespace())
+    assert isinstance(drafter, NgramDrafter)
+    assert drafter._config == NgramConfig(own_output_first=own_output_first)

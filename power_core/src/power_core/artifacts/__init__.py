@@ -1,0 +1,36 @@
+"""GGUF files before they are loaded: bounded header scan, identity, validation, roles.
+
+Nothing here opens a model or trusts a file. ``scan_header`` is the only way to a ``GgufHeader``; validators and plugins
+work on that value.
+"""
+
+from __future__ import annotations
+
+from power_core.artifacts.gguf import GgufHeader, StringArray, TensorInfo, ValueType, scan_header
+from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_fingerprint, verify_identity
+from power_core.artifacts.roles import FileRole, describe_role
+from power_core.artifacts.shards import ShardPosition, merge_shards, shard_position
+from power_core.artifacts.target_checks import check_target
+from power_core.artifacts.validation import ArtifactValidator, Check, CheckList, ValidationReport
+
+__all__ = [
+    "ArtifactIdentity",
+    "ArtifactValidator",
+    "Check",
+    "CheckList",
+    "FileRole",
+    "GgufHeader",
+    "ShardPosition",
+    "StringArray",
+    "TensorInfo",
+    "ValidationReport",
+    "ValueType",
+    "check_target",
+    "describe_role",
+    "identify",
+    "merge_shards",
+    "scan_header",
+    "shard_position",
+    "tokenizer_fingerprint",
+    "verify_identity",
+]

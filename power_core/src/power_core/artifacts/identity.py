@@ -1,0 +1,138 @@
+"""Which bytes a file holds: size, SHA-256, architecture, and a fingerprint of its tokenizer."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeAlias
+
+import attrs
+
+from power_core.artifacts.gguf import GgufHeader, StringArray, ValueType, scan_header
+from power_core.errors import ArtifactDigestMismatch, ArtifactNotFoundError
+
+HashProgress: TypeAlias = Callable[[int, int], None]
+
+CHUNK_BYTES = 4 << 20
+FINGERPRINT_DOMAIN = b"power.tokenizer.v1\0"
+FINGERPRINT_KEYS = (
+    "tokenizer.ggml.model",
+    "tokenizer.ggml.pre",
+    "tokenizer.ggml.bos_token_id",
+    "tokenizer.ggml.eos_token_id",
+    "tokenizer.ggml.add_bos_token",
+    "tokenizer.ggml.add_eos_token",
+)
+
+
+@attrs.frozen(kw_only=True)
+class ArtifactIdentity:
+    """Identity of one file.
+
+    Attributes:
+        size_bytes: Size of the file.
+        sha256: 64 lower-case hex digits over all bytes.
+        architecture: ``general.architecture``.
+        tokenizer_fingerprint: 64 lower-case hex digits; equal for files whose token ids mean the same. None when the
+            file has no token list.
+    """
+
+    size_bytes: int
+    sha256: str
+    architecture: str
+    tokenizer_fingerprint: str | None
+
+
+def identify(path: Path, progress: HashProgress | None = None) -> ArtifactIdentity:
+    """Scan the header and hash the whole file.
+
+    Args:
+        path: A GGUF file.
+        progress: Called with ``(done_bytes, total_bytes)`` after every chunk.
+
+    Raises:
+        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan.
+        ArtifactDigestMismatch: the file changed its size while it was hashed.
+    """
+    header = scan_header(path)
+    return ArtifactIdentity(
+        size_bytes=header.file_bytes,
+        sha256=_sha256(header.path, header.file_bytes, progress),
+        architecture=header.architecture,
+        tokenizer_fingerprint=tokenizer_fingerprint(header),
+    )
+
+
+def tokenizer_fingerprint(header: GgufHeader) -> str | None:
+    """Hash what gives token ids their meaning: tokenizer model and pre-tokenizer, BOS and EOS, every token's bytes.
+
+    Every field is preceded by its length, and an absent key differs from every value. None without a token list.
+
+    Raises:
+        ArtifactContractError: ``tokenizer.ggml.tokens`` is not an array of strings.
+    """
+    if header.get("tokenizer.ggml.tokens") is None:
+        return None
+    tokens: StringArray = header.require_array("tokenizer.ggml.tokens", ValueType.STRING)
+    digest = hashlib.sha256(FINGERPRINT_DOMAIN)
+    for key in FINGERPRINT_KEYS:
+        value = header.get(key)
+        field = b"absent" if value is None else b"value:" + str(value).encode("utf-8", "surrogateescape")
+        digest.update(len(field).to_bytes(8, "little") + field)
+    digest.update(len(tokens).to_bytes(8, "little"))
+    digest.update(tokens.data)
+    return digest.hexdigest()
+
+
+def verify_identity(path: Path, identity: ArtifactIdentity, progress: HashProgress | None = None) -> None:
+    """Check that the file still has the recorded size and bytes; the size is compared first, without reading.
+
+    Raises:
+        ArtifactNotFoundError: the file is absent or cannot be read.
+        ArtifactDigestMismatch: size or SHA-256 differ; carries both values.
+    """
+    path = Path(path)
+    try:
+        size_bytes = path.stat().st_size
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if size_bytes != identity.size_bytes:
+        raise _mismatch(path, "size", identity.size_bytes, size_bytes)
+    sha256 = _sha256(path, size_bytes, progress)
+    if sha256 != identity.sha256.lower():
+        raise _mismatch(path, "SHA-256", identity.sha256.lower(), sha256)
+
+
+def _sha256(path: Path, size_bytes: int, progress: HashProgress | None) -> str:
+    digest = hashlib.sha256()
+    done_bytes = 0
+    try:
+        with path.open("rb") as handle:
+            while chunk := handle.read(CHUNK_BYTES):
+                digest.update(chunk)
+                done_bytes += len(chunk)
+                if progress is not None:
+                    progress(done_bytes, size_bytes)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+    if done_bytes != size_bytes:
+        raise _mismatch(path, "size while hashing", size_bytes, done_bytes)
+    return digest.hexdigest()
+
+
+def _unreadable(path: Path, error: OSError) -> ArtifactNotFoundError:
+    return ArtifactNotFoundError(
+        f"{path} cannot be read: {error.strerror}", path=str(path), hint="check the path and its permissions"
+    )
+
+
+def _mismatch(path: Path, what: str, expected: object, actual: object) -> ArtifactDigestMismatch:
+    return ArtifactDigestMismatch(
+        f"{path} has {what} {actual}, recorded was {expected}",
+        path=str(path),
+        check_id=f"identity.{what.split()[0].lower()}",
+        expected=expected,
+        actual=actual,
+        hint="the file was replaced or damaged; restore it, or record the new file",
+    )

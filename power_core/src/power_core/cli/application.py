@@ -1,0 +1,157 @@
+"""The commands of ``power`` and their options. What they do stands in one module per command, imported when it runs."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from power_core.cli.console import EXIT_OK, EXIT_USAGE, print_error, run_guarded, write_out
+from power_core.cli.options import Config, Debug, Json, with_settings
+from power_core.cli.versions import package_version
+
+USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
+"""The class of every mistake in a command line that Typer itself finds."""
+
+
+def _examples(*lines: str) -> str:
+    return "\n\n".join(("Examples:", *lines))
+
+
+app = typer.Typer(
+    name="power",
+    help="Speculative decoding for local GGUF models.\n\nThe target decides every token; a drafter only proposes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+plugins_app = typer.Typer(help="Look at the installed plugins.", no_args_is_help=True)
+app.add_typer(plugins_app, name="plugins")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status: 0, 1, 2 for the user's mistakes, 130 or 141.
+
+    Args:
+        arguments: Words after the program's name; None takes those of the process.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+    return run_guarded(lambda: _run(arguments), debug=False)
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        status = app(args=arguments, prog_name="power", standalone_mode=False)
+    except USAGE_ERROR as error:
+        message = error.format_message()
+        if message:  # a group without a command has printed its help and has nothing to add
+            command = error.ctx.command_path if error.ctx else "power"
+            print_error("config.usage", message, f"see `{command} --help`")
+        return EXIT_USAGE
+    return status if isinstance(status, int) else EXIT_OK
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        write_out(f"power {package_version('power-core')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def power(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """Options of the program itself; the help text is the application's."""
+
+
+@app.command(
+    epilog=_examples(
+        'power generate --spec mtp --prompt "def fibonacci(n):" --max-tokens 64',
+        "power generate --model m.gguf --spec prompt-lookup --prompt-file notes.txt",
+        "cat notes.txt | power generate --model m.gguf --chat --json -",
+    )
+)
+@with_settings
+def generate(
+    flags: Mapping[str, Any],
+    source: Annotated[str | None, typer.Argument(metavar="[-]", help="Read the prompt from standard input.")] = None,
+    *,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="The prompt.")] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", metavar="FILE", help="UTF-8 file that holds the prompt.")
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Wrap the prompt in the model's chat template.")] = False,
+    config: Config = None,
+    stream: Annotated[
+        bool | None,
+        typer.Option(
+            "--stream/--no-stream",
+            help="Show text while it is generated; default: when standard output is a terminal.",
+            show_default=False,
+        ),
+    ] = None,
+    json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Generate text: the text goes to standard output, progress and report to standard error.
+
+    Exactly one of --prompt, --prompt-file and - gives the prompt.
+    """
+    from power_core.cli.generate import GenerateOrder, run_generate
+
+    order = GenerateOrder(
+        flags=flags,
+        config=config,
+        prompt=prompt,
+        prompt_file=prompt_file,
+        source=source,
+        chat=chat,
+        stream=stream,
+        json=json,
+    )
+    return run_guarded(lambda: run_generate(order), debug=debug)
+
+
+@plugins_app.command(
+    "list", epilog=_examples("power plugins list", "POWER_PLUGINS=power-native,power-mtp power plugins list --verbose")
+)
+def list_plugins(
+    *,
+    json: Json = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show the traceback of every failure.")] = False,
+    debug: Debug = False,
+) -> int:
+    """List the installed plugins, the broken ones with the reason."""
+    from power_core.cli.plugins import run_plugins_list
+
+    return run_guarded(lambda: run_plugins_list(as_json=json, verbose=verbose or debug), debug=debug)
+
+
+@app.command(epilog=_examples("power doctor", "power doctor --config power.toml --draft-max 5"))
+@with_settings
+def doctor(flags: Mapping[str, Any], *, config: Config = None, json: Json = False, debug: Debug = False) -> int:
+    """Check the installation; with a file or flags also show every setting in force and where it comes from."""
+    from power_core.cli.doctor import run_doctor
+
+    return run_guarded(lambda: run_doctor(flags, config, as_json=json), debug=debug)
+
+
+@app.command(epilog=_examples("power inspect model.gguf", "power inspect model.gguf --json"))
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.", show_default=False)],
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Say what a GGUF file is for and whether it is valid; no model is loaded."""
+    from power_core.cli.inspect import run_inspect
+
+    return run_guarded(lambda: run_inspect(file, as_json=json), debug=debug)

@@ -1,0 +1,61 @@
+"""The one-screen report that follows a generated text; ``power_core.report`` defines its figures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from power_core.cli.console import fold_line
+from power_core.report import GenerationResult, Report
+
+MAX_EVENTS = 8
+MAX_EVENT_CHARACTERS = 160
+
+
+def format_report(result: GenerationResult) -> str:
+    """Return the report as lines of ``name  value``; at most ``MAX_EVENTS`` events, long ones cut."""
+    report = result.report
+    rows = [
+        ("strategy", report.strategy),
+        ("guarantee", report.guarantee),
+        ("rounds", f"{report.rounds} ({report.target_calls} target calls)"),
+        ("drafted", f"{report.drafted_tokens} tokens"),
+        ("accepted", f"{report.accepted_tokens} tokens"),
+        ("emitted", f"{report.emitted_tokens} tokens"),
+        ("acceptance", f"{report.acceptance_rate:.1%}" if report.drafted_tokens else "nothing was drafted"),
+        ("tokens per target pass", f"{report.tokens_per_target_pass:.2f}"),
+        ("replays", _replays(report)),
+        ("speed", f"{report.tokens_per_second:.1f} tok/s"),
+        ("time", _times(report)),
+        ("finish", result.finish_reason),
+    ]
+    if report.admitted is not None:
+        rows.append(("draft admitted", "yes" if report.admitted else "no, nothing vouches for this file"))
+    lines = [f"{name:<24}{value}" for name, value in rows]
+    return "\n".join([*lines, *_event_lines(report.events)]) + "\n"
+
+
+def _replays(report: Report) -> str:
+    copied = f" ({report.copied_bytes} bytes copied)" if report.copied_bytes else ""
+    return f"{report.replays}{copied}"
+
+
+def _times(report: Report) -> str:
+    times = report.timings_ns
+    parts = {name: getattr(times, name) for name in ("load", "prefill", "draft", "verify", "sample", "total")}
+    return ", ".join(f"{name} {value / 1e6:.1f} ms" for name, value in parts.items())
+
+
+def _event_lines(events: list[dict[str, Any]]) -> list[str]:
+    lines = [f"{'event':<24}{_event_text(event)}" for event in events[:MAX_EVENTS]]
+    if len(events) > MAX_EVENTS:
+        lines.append(f"{'event':<24}{len(events) - MAX_EVENTS} more, see --json")
+    return lines
+
+
+def _event_text(event: dict[str, Any]) -> str:
+    facts = [f"{name} {value}" for name, value in event.items() if name not in ("event", "round", "detail")]
+    place = [f"round {event['round']}"] if event.get("round") else []
+    detail = [str(event["detail"])] if "detail" in event else []
+    name, details = str(event["event"]), ", ".join([*place, *facts, *detail])
+    line = fold_line(f"{name}: {details}" if details else name)
+    return line if len(line) <= MAX_EVENT_CHARACTERS else line[:MAX_EVENT_CHARACTERS] + "... see --json"

@@ -1,0 +1,163 @@
+"""What is decided before a session runs: widths, windows, slices, context. Contradictions are refused by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from power_core.artifacts.gguf import GgufHeader
+from power_core.errors import ConfigError
+from power_core.scheduling import minimum_batch_rows
+from power_core.session import SessionPlan
+from power_core.settings import SessionSettings
+from power_core.strategies import ResolvedStrategy
+from power_core.target import ContextSettings, ModelInfo, TargetContext
+from power_core.tokens import TapRequest
+
+DEFAULT_CTX_TOKENS = 4096
+DEFAULT_BATCH_ROWS = 512
+DEFAULT_SLICE_ROWS = 8
+
+
+def draft_max_in_force(settings: SessionSettings, resolved: ResolvedStrategy) -> int:
+    """Return K: the user's, else the strategy's own; 0 without a strategy. ``batch`` must hold a whole block."""
+    if resolved.spec is None:
+        return 0
+    draft_max = settings.draft_max or resolved.spec.default_draft_max_tokens
+    if settings.draft_min > draft_max:
+        raise ConfigError(
+            f"`draft_min` is {settings.draft_min}, expected at most draft_max ({draft_max})",
+            field="draft_min",
+            value=settings.draft_min,
+            allowed=f"0..{draft_max}",
+        )
+    needed = minimum_batch_rows(draft_max)
+    if settings.batch is not None and settings.batch < needed:
+        raise ConfigError(
+            f"`batch` is {settings.batch}, {resolved.name} with draft_max {draft_max} needs at least {needed}",
+            field="batch",
+            value=settings.batch,
+            allowed=f"{needed} or more",
+        )
+    return draft_max
+
+
+def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> None:
+    """Refuse settings that this version, or the strategy that runs, does not have; nothing is ignored."""
+    if settings.scheduler != "fixed":
+        raise ConfigError(
+            f"`scheduler` is {settings.scheduler!r}, which this version does not have yet",
+            field="scheduler",
+            value=settings.scheduler,
+            allowed="fixed",
+            hint="use `--scheduler fixed`",
+        )
+    if settings.mtp_fr_vocab_size is not None and resolved.name != "mtp":
+        raise ConfigError(
+            f"`mtp_fr_vocab_size` applies to the strategy mtp only, {resolved.name} runs",
+            field="mtp_fr_vocab_size",
+            value=settings.mtp_fr_vocab_size,
+            hint="leave it unset or choose `--spec mtp`",
+        )
+
+
+def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapRequest, draft_max: int) -> ContextSettings:
+    """Return how the target's context is opened: snapshots for recurrent state, room for one block's logits."""
+    ctx_tokens = settings.ctx or min(DEFAULT_CTX_TOKENS, info.n_ctx_train_tokens)
+    if settings.batch is not None and settings.batch > ctx_tokens:
+        raise ConfigError(
+            f"`batch` is {settings.batch}, expected at most ctx ({ctx_tokens})",
+            field="batch",
+            value=settings.batch,
+            allowed=f"1..{ctx_tokens}",
+        )
+    snapshots = min(draft_max, settings.snapshots) if info.recurrent else 0
+    batch_rows = settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens)
+    return ContextSettings(
+        ctx_tokens=ctx_tokens,
+        batch_rows=max(batch_rows, minimum_batch_rows(draft_max), snapshots + 2),
+        output_rows=draft_max + 1,
+        snapshots=snapshots,
+        threads=threads_in_force(settings),
+        flash_attention=settings.flash_attention,
+        taps=taps,
+    )
+
+
+def threads_in_force(settings: SessionSettings) -> int:
+    """Return the threads in force: one per core that this process may use."""
+    if settings.threads:
+        return settings.threads
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def make_plan(
+    settings: SessionSettings,
+    resolved: ResolvedStrategy,
+    context: TargetContext,
+    draft_max: int,
+    events: list[dict[str, Any]],
+) -> SessionPlan:
+    """Return slice width, guard and checkpoint rule for the snapshots granted; a smaller grant is an event."""
+    asked = min(draft_max, settings.snapshots)
+    window = context.snapshots if context.recurrent else draft_max
+    granted_less = context.recurrent and window < asked
+    if granted_less:
+        events.append({"event": "snapshots_clamped", "round": 0, "asked": asked, "granted": window})
+    slice_rows = _slice_rows(settings, draft_max, asked, context.recurrent)
+    wide = context.recurrent and slice_rows - 1 > window
+    return SessionPlan(
+        strategy=resolved.name,
+        draft_max=draft_max,
+        slice_rows=slice_rows,
+        guard_rows=window if wide and not granted_less else None,
+        checkpoint_rows=window + 1 if wide and granted_less else None,
+        admitted=None if settings.draft is None else False,
+        events=tuple(events),
+    )
+
+
+def _slice_rows(settings: SessionSettings, draft_max: int, snapshots: int, recurrent: bool) -> int:
+    """Return N: rows per slice, at most one block, never needing more snapshots than S unless ``all`` was asked for."""
+    block_rows = draft_max + 1
+    if settings.verify_rows == "all":
+        return block_rows
+    if settings.verify_rows is None:
+        return min(block_rows, snapshots + 1 if recurrent else DEFAULT_SLICE_ROWS)
+    rows = int(settings.verify_rows)
+    if recurrent and settings.snapshots < min(draft_max, rows - 1):
+        raise ConfigError(
+            f"`verify_rows` is {rows} and needs {min(draft_max, rows - 1)} snapshots, there are {settings.snapshots}",
+            field="verify_rows",
+            value=rows,
+            allowed=f"1..{settings.snapshots + 1} or all",
+            hint="raise `--snapshots`, lower `--verify-rows`, or use `--verify-rows all` with its one exact replay",
+        )
+    return min(block_rows, rows)
+
+
+def strategy_options(settings: SessionSettings, resolved: ResolvedStrategy) -> dict[str, Any]:
+    """Return the set options that the strategy says it understands."""
+    values = {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size}
+    assert resolved.spec is not None
+    return {name: values[name] for name in resolved.spec.options if values.get(name) is not None}
+
+
+def shown_settings(
+    settings: SessionSettings, header: GgufHeader, plan: SessionPlan, context: TargetContext
+) -> dict[str, Any]:
+    """Return what is in force, for the report."""
+    return {
+        "model": header.path.name,
+        "architecture": header.architecture,
+        "arithmetic": settings.arithmetic,
+        "draft_max": plan.draft_max,
+        "snapshots": context.snapshots,
+        "verify_rows": plan.slice_rows,
+        "ctx": context.ctx_tokens,
+        "batch": context.batch_rows,
+        "threads": threads_in_force(settings),
+        "flash_attention": settings.flash_attention,
+        "gpu_layers": settings.gpu_layers,
+        "scheduler": settings.scheduler,
+    }
