@@ -27,7 +27,7 @@ def compute_ns(session: Session) -> int:
 def measure(spec: str, draft_max: int, rounds: int) -> list[float]:
     """Return the own cost of each round in microseconds."""
     costs: list[float] = []
-    with open_session(spec=spec, draft_max=draft_max, ctx=4096) as session:
+    with open_session(spec=spec, draft_max=draft_max, ctx=4096, threads=1) as session:
         while len(costs) < rounds:
             generation = session.generate("def fibonacci(n):\n", max_tokens=3000)
             next(generation)

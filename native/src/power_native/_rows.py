@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from power_native import _raw
 
 FloatRows: TypeAlias = NDArray[np.float32]
 
+_FLOATS = ctypes.POINTER(ctypes.c_float)
 _INTS = ctypes.POINTER(ctypes.c_int32)
 
 
@@ -117,3 +118,33 @@ class RowBuffer:
             f"positions {start_pos}..{end_pos - 1} do not fit into a context of {self._ctx_tokens} tokens",
             hint="open the context with more tokens (`num_ctx`) or use a shorter prompt",
         )
+
+
+class FloatInput:
+    """Float rows of an evaluation, copied into one array that is allocated at first use and stays where it is."""
+
+    def __init__(self, name: str, *, capacity_rows: int, width: int) -> None:
+        self._name = name
+        self._capacity_rows = capacity_rows
+        self._width = width
+        self._array: FloatRows | None = None
+        self._pointer: Any = None
+
+    def place(self, rows: FloatRows, n_rows: int) -> Any:
+        """Copy ``rows``, float32[n_rows, width], and return where they are.
+
+        Raises:
+            ConfigError: the shape does not fit.
+        """
+        if rows.shape != (n_rows, self._width):
+            raise ConfigError(
+                f"`{self._name}` has shape {rows.shape}, expected {(n_rows, self._width)}",
+                field=self._name,
+                value=rows.shape,
+                allowed=str((n_rows, self._width)),
+            )
+        if self._array is None:
+            self._array = np.empty((self._capacity_rows, self._width), np.float32)
+            self._pointer = self._array.ctypes.data_as(_FLOATS)
+        self._array[:n_rows] = rows
+        return self._pointer

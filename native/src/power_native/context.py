@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from power_core.errors import ConfigError
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.target import Kernels
 from power_core.tokens import LogitsRows, SeqId, SequenceRows, TapRequest, Taps, TokenId
 from power_native import _raw
 from power_native._memory import SequenceMemory
-from power_native._rows import FloatRows, RowBuffer
+from power_native._rows import FloatInput, FloatRows, RowBuffer
 from power_native._status import error_for, new_error
 from power_native.sampler import open_sampler
 
@@ -46,7 +45,6 @@ class NativeContext(SequenceMemory):
         super().__init__("context", model._library, pointer, model._functions.power_context_close, parents=parents)
         self.model = model
         self.taps = taps or TapRequest()
-        self._embedding_width = embedding_width
         self._ctx_tokens = int(parameters.ctx_tokens)
         self._n_vocab = model.info.n_vocab
         self._n_embd = model.info.n_embd
@@ -59,6 +57,8 @@ class NativeContext(SequenceMemory):
         self._exact_decode = model.settings.arithmetic == "exact"
         self._exact_now = bool(self._granted.exact)
         self._rows = RowBuffer(capacity_rows=self.batch_rows, ctx_tokens=self._ctx_tokens)
+        self._embeddings = FloatInput("embeddings", capacity_rows=self.batch_rows, width=embedding_width)
+        self._states = FloatInput("states", capacity_rows=self.batch_rows, width=self._n_embd)
         self._logits_row = ctypes.c_float * self._n_vocab
         self._logits_pointer = _FLOATS()
         self._logits_ref = ctypes.byref(self._logits_pointer)
@@ -169,11 +169,10 @@ class NativeContext(SequenceMemory):
         raw = self._rows.raw
         try:
             n_rows = self._rows.fill_one(tokens, embeddings, start_pos=start_pos, seq_id=seq_id, logits=logits)
-            kept = (
-                _float_rows("embeddings", embeddings, n_rows, self._embedding_width),
-                _float_rows("states", states, n_rows, self._n_embd),
-            )
-            raw.embeddings, raw.states = (_address(rows) for rows in kept)
+            if embeddings is not None:
+                raw.embeddings = self._embeddings.place(embeddings, n_rows)
+            if states is not None:
+                raw.states = self._states.place(states, n_rows)
             if tokens is None:
                 raw.tokens = None
             self._run(kernels)
@@ -216,6 +215,8 @@ class NativeContext(SequenceMemory):
         Shapes: every array float32[n_rows, n_embd].
         """
         nextn = self._read_rows("power_read_nextn", (), first_row, n_rows) if self.taps.nextn else None
+        if not self.taps.layers:
+            return Taps(nextn=nextn)
         layers = tuple(self._read_rows("power_read_layer", (layer,), first_row, n_rows) for layer in self.taps.layers)
         return Taps(nextn=nextn, layers=layers)
 
@@ -284,18 +285,6 @@ def _open(model: NativeModel, parameters: _raw.power_context_params, other: Nati
     return context
 
 
-def _float_rows(name: str, rows: FloatRows | None, n_rows: int, width: int) -> FloatRows | None:
-    if rows is None:
-        return None
-    if rows.shape != (n_rows, width):
-        raise ConfigError(
-            f"`{name}` has shape {rows.shape}, expected {(n_rows, width)}",
-            field=name,
-            value=rows.shape,
-            allowed=str((n_rows, width)),
-        )
-    return np.ascontiguousarray(rows, np.float32)
-
-
-def _address(rows: FloatRows | None) -> Any:
-    return None if rows is None else rows.ctypes.data_as(_FLOATS)
+def _address(rows: FloatRows) -> Any:
+    """Point at the rows' first element; the pointer keeps the array alive."""
+    return _FLOATS(ctypes.c_float.from_buffer(rows.data)) if rows.size else None

@@ -13,6 +13,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from power_core.cache_state import Checkpoint
 from power_core.errors import RollbackRefused, StateError
 from power_core.report import Report
@@ -175,31 +177,29 @@ class BlockRows:
 
     def _evaluate_slice(self, row: int) -> None:
         started_ns = time.perf_counter_ns()
-        self.touched = True
         sequence = self._sequence
+        if self.touched and sequence.taps:
+            self._taps.append(sequence.context.read_taps(0, row - self._slice_start))
+        self.touched = True
         piece = self.tokens[row : row + sequence.slice_rows]
         sequence.evaluate(piece, sequence.committed_tokens + row)
         self._slice_start = row
         self.evaluated_rows = row + len(piece)
         self.calls += 1
-        if sequence.taps:
-            self._taps.append(sequence.context.read_taps(0, len(piece)))
         self.evaluate_ns += time.perf_counter_ns() - started_ns
 
     def taps(self, n_rows: int) -> Taps | None:
-        """Hidden rows of the first ``n_rows`` rows; None when the drafter asked for none."""
-        return _first_rows(self._taps, n_rows) if self._taps else None
+        """Hidden rows of the first ``n_rows`` rows; None when the drafter asked for none.
+
+        Called once, before anything else is evaluated: the last slice's rows are still the context's.
+        """
+        if not self._sequence.taps:
+            return None
+        last = self._sequence.context.read_taps(0, n_rows - self._slice_start)
+        return _joined([*self._taps, last]) if self._taps else last
 
 
-def _first_rows(parts: Sequence[Taps], n_rows: int) -> Taps:
-    if len(parts) == 1:
-        only = parts[0]
-        return Taps(
-            nextn=None if only.nextn is None else only.nextn[:n_rows],
-            layers=tuple(layer[:n_rows] for layer in only.layers),
-        )
-    import numpy as np
-
-    nextn = None if parts[0].nextn is None else np.concatenate([p.nextn for p in parts if p.nextn is not None])[:n_rows]
-    layers = tuple(np.concatenate(rows)[:n_rows] for rows in zip(*(p.layers for p in parts), strict=True))
+def _joined(parts: Sequence[Taps]) -> Taps:
+    nextn = None if parts[0].nextn is None else np.concatenate([part.nextn for part in parts if part.nextn is not None])
+    layers = tuple(np.concatenate(rows) for rows in zip(*(part.layers for part in parts), strict=True))
     return Taps(nextn=nextn, layers=layers)

@@ -140,14 +140,12 @@ class VerifyTransaction:
         block, rows, sequence, drafter = self._block, self._rows, self._parts.sequence, self._parts.drafter
         kept = rows.tokens[: len(block.emitted)]
         started_ns = time.perf_counter_ns()
+        taps = None if drafter is None else rows.taps(len(kept))
         sequence.keep(kept, rows.evaluated_rows, self._target_mark, self._report)
         verified_ns = time.perf_counter_ns()
         if drafter is not None:
             committed = CommittedRows(
-                seq_id=sequence.seq_id,
-                start_pos=sequence.committed_tokens,
-                tokens=kept,
-                taps=rows.taps(len(kept)),
+                seq_id=sequence.seq_id, start_pos=sequence.committed_tokens, tokens=kept, taps=taps
             )
             self._guard("process", lambda: drafter.process(committed))
             if self._proposal.tokens:

@@ -80,7 +80,8 @@ class MtpGraph:
             StateError: the rows do not follow the last ones, or come without one state row each.
         """
         before, state_rows = self._states[rows.seq_id], self._checked_rows(rows)
-        states = np.concatenate((before.pending[np.newaxis], state_rows[:-1]))
+        states = np.empty_like(state_rows)
+        states[0], states[1:] = before.pending, state_rows[:-1]
         for at in range(0, len(rows.tokens), self._context.batch_rows):
             piece = slice(at, at + self._context.batch_rows)
             self._feed_heads(rows.tokens[piece], rows.start_pos + at, states[piece], rows.seq_id)
