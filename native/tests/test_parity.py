@@ -23,7 +23,8 @@ pytestmark = pytest.mark.native
 
 KINDS = ["hybrid", "attention", "sliding-window"]
 COMMON = {"ctx": 512, "batch": 64, "threads": 1}
-PROMPTS, TOKENS = 3, 40
+SIZES = {"short": (3, 40), "whole": (50, 200)}
+SIZE_PARAMS = ["short", pytest.param("whole", marks=[pytest.mark.full, pytest.mark.slow])]
 
 
 @pytest.fixture(scope="session")
@@ -33,23 +34,34 @@ def models(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def truths(models):
-    return {kind: reference(models[kind], text_prompts(PROMPTS), TOKENS, **COMMON) for kind in KINDS}
+def truth_of(models):
+    known = {}
+
+    def truth(kind, size="short"):
+        if (kind, size) not in known:
+            prompts, tokens = SIZES[size]
+            known[kind, size] = reference(models[kind], text_prompts(prompts), tokens, **COMMON)
+        return known[kind, size]
+
+    return truth
 
 
-def test_the_reference_is_varied_enough_to_mean_something(truths):
-    for truth in truths.values():
-        assert all(len(set(tokens)) > 3 for tokens in truth.values())
-        assert len({tuple(tokens) for tokens in truth.values()}) == PROMPTS
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_reference_is_varied_enough_to_mean_something(truth_of, kind):
+    truth = truth_of(kind)
+    assert all(len(set(tokens)) > 3 for tokens in truth.values())
+    assert len({tuple(tokens) for tokens in truth.values()}) == len(truth)
 
 
 @pytest.mark.parametrize("forced", list(FORCED))
 @pytest.mark.parametrize("draft_max", [1, 2, 4, 7, 16])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", ["one", "all"])
-def test_forced_acceptance_equals_plain_decoding(models, truths, kind, draft_max, forced, window):
+def test_forced_acceptance_equals_plain_decoding(models, truth_of, kind, draft_max, forced, window):
     snapshots = 1 if window == "one" else draft_max
-    run = run_parity(models[kind], truths[kind], forced, "scripted", draft_max=draft_max, snapshots=snapshots, **COMMON)
+    run = run_parity(
+        models[kind], truth_of(kind), forced, "scripted", draft_max=draft_max, snapshots=snapshots, **COMMON
+    )
     assert run.differing == ()
     assert run.replays == 0
     if forced == "zero":
@@ -61,9 +73,9 @@ def test_forced_acceptance_equals_plain_decoding(models, truths, kind, draft_max
 
 
 @pytest.mark.parametrize("forced", list(FORCED))
-def test_a_block_in_one_piece_replays_once_then_stays_in_the_window(models, truths, forced):
+def test_a_block_in_one_piece_replays_once_then_stays_in_the_window(models, truth_of, forced):
     run = run_parity(
-        models["hybrid"], truths["hybrid"], forced, "scripted", draft_max=7, snapshots=3, verify_rows="all", **COMMON
+        models["hybrid"], truth_of("hybrid"), forced, "scripted", draft_max=7, snapshots=3, verify_rows="all", **COMMON
     )
     assert run.differing == ()
     assert run.replays <= run.prompts
@@ -72,8 +84,10 @@ def test_a_block_in_one_piece_replays_once_then_stays_in_the_window(models, trut
 
 @pytest.mark.parametrize("verify_rows", [1, 2, 3, 5, 8])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_slice_width_gives_the_same_tokens(models, truths, kind, verify_rows):
-    run = run_parity(models[kind], truths[kind], "partial", "scripted", draft_max=9, verify_rows=verify_rows, **COMMON)
+def test_every_slice_width_gives_the_same_tokens(models, truth_of, kind, verify_rows):
+    run = run_parity(
+        models[kind], truth_of(kind), "partial", "scripted", draft_max=9, verify_rows=verify_rows, **COMMON
+    )
     assert run.differing == ()
 
 
@@ -86,11 +100,11 @@ def go_back(context, mark):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_state_after_every_round_is_that_of_a_fresh_context(models, truths, kind):
-    prompt, tokens = max(truths[kind].items(), key=lambda item: len(item[1]))
+def test_the_state_after_every_round_is_that_of_a_fresh_context(models, truth_of, kind):
+    prompt, tokens = max(truth_of(kind).items(), key=lambda item: len(item[1]))
     settings = {"draft_max": 5, "snapshots": 3, **COMMON}
     with (
-        forced_session(models[kind], truths[kind], "partial", "scripted", seed=2, **settings) as session,
+        forced_session(models[kind], truth_of(kind), "partial", "scripted", seed=2, **settings) as session,
         open_session(model=models[kind], spec="off", **COMMON) as other,
     ):
         generation = session.generate(prompt, max_tokens=len(tokens))
@@ -129,15 +143,15 @@ def interrupted_run(session, prompt, tokens, rng, most_aborts):
 
 @pytest.mark.parametrize("wanted_aborts", [25, pytest.param(500, marks=[pytest.mark.full, pytest.mark.slow])])
 @pytest.mark.parametrize("kind", ["hybrid", "attention"])
-def test_aborts_inside_native_compute_lose_nothing(models, truths, kind, wanted_aborts):
+def test_aborts_inside_native_compute_lose_nothing(models, truth_of, kind, wanted_aborts):
     rng = random.Random(7)
     aborted = 0
     with (
-        forced_session(models[kind], truths[kind], "partial", "scripted", draft_max=5, **COMMON) as session,
+        forced_session(models[kind], truth_of(kind), "partial", "scripted", draft_max=5, **COMMON) as session,
         open_session(model=models[kind], spec="off", **COMMON) as other,
     ):
         while aborted < wanted_aborts:
-            prompt, tokens = rng.choice(list(truths[kind].items()))
+            prompt, tokens = rng.choice(list(truth_of(kind).items()))
             got, aborts = interrupted_run(session, prompt, tokens, rng, 6)
             aborted += aborts
             assert got == tokens

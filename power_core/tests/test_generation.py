@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import sys
+from pathlib import Path
 
 import pytest
 from core_sessions import N_VOCAB, drafts_with_acceptance, fake_context, open_fake_session, random_acceptance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from power_core.errors import NativeCallError, PowerError, PromptError, StateError
+from power_core.errors import NativeCallError, PowerError, PromptError, StateError, TransactionAborted
 from power_core.testing.fakes import ScriptedDrafter, plain_decode
 
 PROMPT = [5, 6, 7] * 7
@@ -60,6 +62,7 @@ def test_the_report_obeys_its_identities(shape, seed):
     report = session.generate(PROMPT, max_tokens=50).result().report
     assert report.emitted_tokens == 1 + report.verified_tokens
     assert report.verified_tokens == report.accepted_tokens + report.rounds
+    assert report.target_calls == len(fake_context(session).evaluations) - -(-len(PROMPT) // shape["batch_rows"])
     assert report.accepted_tokens <= report.drafted_tokens
     assert report.target_calls >= report.rounds == report.target_passes
     assert report.tokens_per_target_pass <= shape["draft_max"] + 1
@@ -135,6 +138,7 @@ def test_an_end_token_ends_everywhere_in_a_block(at):
     result = session.generate(PROMPT, max_tokens=200).result()
     assert result.finish_reason == "stop_token"
     assert list(result.tokens) == truth
+    assert result.report.emitted_tokens == len(truth) == 1 + result.report.verified_tokens
     assert len(session.committed_tokens) == prompt_end + len(truth)
     assert fake_context(session).tokens() == list(session.committed_tokens) == drafter.seen
 
@@ -259,6 +263,109 @@ def test_cancel_keeps_what_was_handed_out_and_resume_goes_on(after, recurrent):
         got += session.resume(max_tokens=40 - len(got)).result().tokens
         assert got == plain_decode(PROMPT, 40, N_VOCAB)
     assert list(session.generate(PROMPT, max_tokens=10).result().tokens) == plain_decode(PROMPT, 10, N_VOCAB)
+
+
+HAND_OVER = ("__next__", "_deliver", "run", "collect")  # from here a token is the caller's
+
+
+def interrupt_at(line_number):
+    """Trace the loop and raise KeyboardInterrupt at its n-th line; hand-over lines are the caller's and not counted."""
+    seen = itertools.count(1)
+
+    def trace_lines(frame, event, argument):
+        if event == "line" and next(seen) == line_number:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace_lines
+
+    def trace_calls(frame, event, argument):
+        name = Path(frame.f_code.co_filename).name
+        inside = name in ("generation.py", "transaction.py", "sequence.py", "verify.py")
+        return trace_lines if inside and frame.f_code.co_name not in HAND_OVER else None
+
+    sys.settrace(trace_calls)
+
+
+@pytest.mark.parametrize("recurrent", [False, True])
+def test_an_interrupt_at_any_line_loses_no_token(recurrent):
+    truth = plain_decode(PROMPT, 16, N_VOCAB)
+    for line_number in itertools.count(1):
+        drafter = ScriptedDrafter(drafts_with_acceptance(lambda limit: limit // 2))
+        session = open_fake_session(drafter, recurrent=recurrent, slice_rows=2, snapshots=1)
+        got = []
+        interrupted = False
+        interrupt_at(line_number)
+        try:
+            collect(session.generate(PROMPT, max_tokens=16), got)
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            sys.settrace(None)
+        if not interrupted:
+            break
+        if session.committed_tokens:
+            collect(session.resume(max_tokens=16 - len(got)), got)
+            assert got == truth, line_number
+            assert fake_context(session).tokens() == list(session.committed_tokens) == drafter.seen
+    assert line_number > 300
+
+
+def test_resume_hands_out_no_more_than_it_was_asked_for():
+    session = open_fake_session(ScriptedDrafter(drafts_with_acceptance(lambda limit: limit)))
+    generation = session.generate(PROMPT, max_tokens=40)
+    got = [piece.token for piece in itertools.islice(generation, 2)]
+    for _ in range(10):
+        piece = session.resume(max_tokens=1).result()
+        assert len(piece.tokens) == 1
+        got += piece.tokens
+    assert got == plain_decode(PROMPT, 12, N_VOCAB)
+
+
+def test_cancelling_a_replaced_generation_leaves_its_successor_alone():
+    session = open_fake_session(None)
+    first = session.generate(PROMPT, max_tokens=20)
+    next(first)
+    second = session.generate(PROMPT, max_tokens=5)
+    first.cancel()
+    assert list(second.result().tokens) == plain_decode(PROMPT, 5, N_VOCAB)
+    session.close()
+    first.cancel()
+
+
+def test_a_finished_result_outlives_its_session():
+    session = open_fake_session(None)
+    generation = session.generate(PROMPT, max_tokens=5)
+    before = generation.result()
+    session.close()
+    assert generation.result() == before
+
+
+def test_run_hands_every_piece_to_a_callback():
+    pieces = []
+    result = open_fake_session(None).generate(PROMPT, max_tokens=9).run(pieces.append)
+    assert [piece.token for piece in pieces if piece.token is not None] == list(result.tokens)
+    assert "".join(piece.text for piece in pieces) == result.text
+
+
+@pytest.mark.parametrize("operation", ["begin", "process", "propose", "accept", "checkpoint"])
+def test_whatever_a_drafter_raises_is_reported_as_the_drafters(operation):
+    drafter = ScriptedDrafter(drafts_with_acceptance(lambda limit: 1))
+
+    def explode(*args, **kwargs):
+        raise ValueError("broken drafter")
+
+    setattr(drafter, operation, explode)
+    with pytest.raises(TransactionAborted, match=f"`{operation}`: ValueError"):
+        open_fake_session(drafter).generate(PROMPT, max_tokens=9).result()
+
+
+def test_the_histograms_tell_every_round():
+    session = open_fake_session(ScriptedDrafter(random_acceptance(5)))
+    report = session.generate(PROMPT, max_tokens=50).result().report
+    assert sum(report.accepted_prefix_histogram.values()) == report.rounds
+    assert sum(length * n for length, n in report.accepted_prefix_histogram.items()) == report.accepted_tokens
+    assert sum(report.draft_limit_histogram.values()) == report.rounds
+    assert 0 < report.max_rejected_tokens <= 4
 
 
 def test_three_requests_on_one_session_equal_three_fresh_sessions():

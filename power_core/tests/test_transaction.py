@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 from core_sessions import N_VOCAB, drafts_with_acceptance, fake_context, open_fake_session
 
-from power_core.drafter import DraftRequest
+from power_core.drafter import DraftRequest, Proposal
 from power_core.errors import IntegrityError, PluginContractError, StateError, TransactionAborted
 from power_core.report import Report
-from power_core.testing.fakes import ScriptedDrafter, plain_decode
-from power_core.transaction import TransactionState, VerifyTransaction
+from power_core.sequence import TargetSequence
+from power_core.target import ContextSettings
+from power_core.testing.fakes import FakeModel, GreedySampler, ScriptedDrafter, plain_decode
+from power_core.transaction import Round, TransactionState, VerifyTransaction
 
 PROMPT = [3, 1, 4, 1, 5, 9]
 
@@ -92,7 +94,15 @@ def test_nesting_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("drafts", "wrong"), [([1, 2, 3, 4, 5], "at most 4"), ([N_VOCAB], "vocabulary"), ([-1], "vocabulary")]
+    ("drafts", "wrong"),
+    [
+        ([1, 2, 3, 4, 5], "at most 4"),
+        ([N_VOCAB], "vocabulary"),
+        ([-1], "vocabulary"),
+        (["a"], "vocabulary"),
+        ([None], "vocabulary"),
+        ([1.0], "vocabulary"),
+    ],
 )
 def test_a_proposal_outside_the_contract_is_the_plugins_fault(drafts, wrong):
     drafter = ScriptedDrafter(lambda history, limit: drafts)
@@ -146,3 +156,60 @@ def test_a_rollback_that_fails_is_an_integrity_error(monkeypatch):
     monkeypatch.setattr(drafter, "restore", broken)
     with pytest.raises(IntegrityError, match="cannot restore"), VerifyTransaction(parts, Report(strategy="x")):
         pass
+
+
+def test_a_proposal_for_another_sequence_is_the_plugins_fault():
+    drafter = always(1)
+    _, parts = start(drafter)
+    drafter.propose = lambda request: Proposal(seq_id=1, tokens=[1])
+    with pytest.raises(PluginContractError, match="sequence 1"), VerifyTransaction(parts, Report(strategy="x")) as it:
+        it.propose(request_for(parts))
+
+
+def test_every_part_is_asked_about_the_sequence_it_is():
+    model = FakeModel(n_vocab=N_VOCAB)
+    context = model.open_context(ContextSettings(ctx_tokens=64, batch_rows=16, sequences=2))
+    drafter = SequenceRecorder()
+    sequence = TargetSequence(context, slice_rows=2, seq_id=1)
+    row = sequence.start(PROMPT, on_rows=drafter.process)
+    sequence.begin(PROMPT, context.argmax(row))
+    parts = Round(sequence, GreedySampler(context), drafter, N_VOCAB)
+    for commit in (True, False):
+        with VerifyTransaction(parts, Report(strategy="x")) as transaction:
+            limit = DraftRequest(
+                seq_id=1, n_past=sequence.committed_tokens, anchor=sequence.history[-1], limit_tokens=3
+            )
+            transaction.propose(limit)
+            transaction.verify(lambda token: False)
+            if commit:
+                transaction.commit()
+    assert drafter.sequences == {1}
+    assert context.tokens(1) == sequence.history[:-1]
+    assert context.tokens(0) == []
+
+
+class SequenceRecorder(ScriptedDrafter):
+    """Notes the sequence id of every call."""
+
+    def __init__(self):
+        super().__init__(drafts_with_acceptance(lambda limit: 1))
+        self.sequences = set()
+
+    def process(self, rows):
+        self.sequences.add(rows.seq_id)
+        super().process(rows)
+
+    def propose(self, request):
+        self.sequences.add(request.seq_id)
+        return super().propose(request)
+
+    def accept(self, accepted_tokens, *, seq_id=0):
+        self.sequences.add(seq_id)
+
+    def checkpoint(self, *, seq_id=0):
+        self.sequences.add(seq_id)
+        return super().checkpoint()
+
+    def restore(self, checkpoint, *, seq_id=0):
+        self.sequences.add(seq_id)
+        super().restore(checkpoint)

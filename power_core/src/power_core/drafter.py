@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeAlias, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from power_core.errors import PowerError, TransactionAborted
 from power_core.tokens import CommittedRows, SeqId, TokenId
 
 DrafterCheckpoint: TypeAlias = Any
+Result = TypeVar("Result")
 
 
 @attrs.frozen(kw_only=True)
@@ -81,3 +83,16 @@ class Drafter(Protocol):
     def close(self) -> None:
         """Free everything; safe to call twice."""
         ...
+
+
+def call_drafter(operation: str, call: Callable[[], Result]) -> Result:
+    """Return ``call()``; an error that is no ``PowerError`` becomes ``TransactionAborted`` with its cause chained."""
+    try:
+        return call()
+    except PowerError:
+        raise
+    except Exception as error:
+        raise TransactionAborted(
+            f"the drafter failed in `{operation}`: {error!r}",
+            hint="nothing of the round was kept; continue with `session.resume()` or choose another strategy",
+        ) from error

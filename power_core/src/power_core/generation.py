@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 import attrs
 
-from power_core.drafter import DraftRequest
+from power_core.drafter import Drafter, DraftRequest, call_drafter
 from power_core.errors import Cancelled, StateError
 from power_core.report import FinishReason, GenerationResult, Report
 from power_core.scheduling import DraftScheduler, GuardedScheduler
 from power_core.settings import RequestSettings
 from power_core.target import TargetModel
 from power_core.text import StopPreview, TextStream
-from power_core.tokens import TokenId
+from power_core.tokens import CommittedRows, TokenId
 from power_core.transaction import Round, VerifyTransaction
 
 
@@ -46,7 +45,6 @@ class Generation(Iterator[TokenPiece]):
         draft_min: int,
         draft_p_min: float,
         prompt: Sequence[TokenId] | None,
-        undelivered: deque[TokenId],
         on_prefill: Callable[[int, int], None] | None = None,
     ) -> None:
         self._vocabulary = model.vocabulary
@@ -57,7 +55,6 @@ class Generation(Iterator[TokenPiece]):
         self._draft_p_min = draft_p_min
         self._prompt = prompt
         self._on_prefill = on_prefill
-        self._undelivered = undelivered
         self._stream = TextStream(model.vocabulary, request.stop)
         self._tokens: list[TokenId] = []
         self._finish_reason: FinishReason | None = None
@@ -71,15 +68,15 @@ class Generation(Iterator[TokenPiece]):
         return self
 
     def __next__(self) -> TokenPiece:
-        if self._closed:
+        if self._closed and self._finish_reason is None:
             raise StateError(
                 "this generation was replaced by a newer request or its session was closed",
                 state="closed",
                 operation="next",
             )
         while self._finish_reason is None:
-            if self._undelivered:
-                piece = self._deliver(self._undelivered.popleft())
+            if self._has_undelivered() and len(self._tokens) < self._request.max_tokens:
+                piece = self._deliver()
                 if piece is not None:
                     return piece
             else:
@@ -88,16 +85,23 @@ class Generation(Iterator[TokenPiece]):
 
     def result(self) -> GenerationResult:
         """Run to the end if that has not happened, and return everything."""
-        for _ in self:
-            pass
+        return self.run(lambda piece: None)
+
+    def run(self, on_piece: Callable[[TokenPiece], None]) -> GenerationResult:
+        """Run to the end, handing every further piece to ``on_piece``, and return everything."""
+        for piece in self:
+            on_piece(piece)
         assert self._finish_reason is not None
         return GenerationResult(
             tokens=tuple(self._tokens), text=self._stream.text, finish_reason=self._finish_reason, report=self.report
         )
 
     def cancel(self) -> None:
-        """Stop as soon as possible; what was handed out stays valid. Does nothing once finished."""
-        if self._finish_reason is None:
+        """Stop as soon as possible; what was handed out stays valid. Does nothing once finished or replaced.
+
+        The target's running evaluation stops; a drafter's runs to its end first.
+        """
+        if self._finish_reason is None and not self._closed:
             self._cancelled.set()
             self._parts.sequence.context.abort()
 
@@ -127,15 +131,15 @@ class Generation(Iterator[TokenPiece]):
     def _first_token(self, prompt: Sequence[TokenId]) -> None:
         parts = self._parts
         drafter = parts.drafter
+        on_rows = None
         if drafter is not None:
-            drafter.begin(prompt, seq_id=parts.sequence.seq_id)
+            call_drafter("begin", lambda: drafter.begin(prompt, seq_id=parts.sequence.seq_id))
+            on_rows = _guarded_process(drafter)
         parts.sampler.begin(prompt)
-        on_rows = None if drafter is None else drafter.process
         row = parts.sequence.start(prompt, on_rows=on_rows, on_progress=self._on_prefill)
         first = parts.sampler.sample(row)
         parts.sequence.begin(prompt, first)
         self._prompt = None
-        self._undelivered.append(first)
         self.report.timings_ns.prefill = time.perf_counter_ns() - self._started_ns
 
     def _run_round(self) -> None:
@@ -150,12 +154,13 @@ class Generation(Iterator[TokenPiece]):
             preview = self._stream.preview()
             block = transaction.verify(lambda token: self._is_terminal(token, preview))
             transaction.commit()
-            self._undelivered.extend(block.emitted)
+        self.report.verified_tokens += len(block.emitted) - self._vocabulary.is_end(block.emitted[-1])
         if proposal.tokens:
             self._observe(block.accepted_tokens, len(proposal.tokens))
 
     def _draft_request(self, remaining_tokens: int, remaining_context: int) -> DraftRequest | None:
         limit = self._scheduler.next_limit(remaining_tokens, remaining_context)
+        self.report.count_limit(limit)
         if self._parts.drafter is None or limit == 0 or limit < self._draft_min:
             return None
         sequence = self._parts.sequence
@@ -178,7 +183,13 @@ class Generation(Iterator[TokenPiece]):
         if isinstance(scheduler, GuardedScheduler) and scheduler.activated and not was_activated:
             self.report.add_event("rollback_guard", draft_limit=scheduler.draft_limit)
 
-    def _deliver(self, token: TokenId) -> TokenPiece | None:
+    def _has_undelivered(self) -> bool:
+        return self._prompt is None and self._parts.sequence.handed_out < len(self._parts.sequence.history)
+
+    def _deliver(self) -> TokenPiece | None:
+        """Hand out the next token of the history; counting it is the last step, so an interruption loses nothing."""
+        sequence = self._parts.sequence
+        token = sequence.history[sequence.handed_out]
         if self._vocabulary.is_end(token):
             self._finish("stop_token")
             return None
@@ -187,7 +198,9 @@ class Generation(Iterator[TokenPiece]):
         text = self._stream.push(token)
         if self._stream.stopped:
             self._finish("stop_string")
-        return TokenPiece(token=token, text=text)
+        piece = TokenPiece(token=token, text=text)
+        sequence.handed_out += 1
+        return piece
 
     def _finish(self, reason: FinishReason) -> None:
         self._finish_reason = reason
@@ -203,3 +216,7 @@ class Generation(Iterator[TokenPiece]):
         if not rest:
             raise StopIteration
         return TokenPiece(token=None, text=rest)
+
+
+def _guarded_process(drafter: Drafter) -> Callable[[CommittedRows], None]:
+    return lambda rows: call_drafter("process", lambda: drafter.process(rows))

@@ -19,26 +19,29 @@ DEFAULT_BATCH_ROWS = 512
 DEFAULT_SLICE_ROWS = 8
 
 
-def draft_max_in_force(settings: SessionSettings, resolved: ResolvedStrategy) -> int:
-    """Return K: the user's, else the strategy's own; 0 without a strategy. ``batch`` must hold a whole block."""
+def draft_max_in_force(
+    settings: SessionSettings, resolved: ResolvedStrategy, most_drafts: int | None, events: list[dict[str, Any]]
+) -> int:
+    """Return K: the user's, else the strategy's own; 0 without a strategy.
+
+    ``most_drafts`` is what the files allow: a larger number of the user's is refused, a larger default clamped with an
+    event. ``batch`` must hold a whole block.
+    """
     if resolved.spec is None:
         return 0
     draft_max = settings.draft_max or resolved.spec.default_draft_max_tokens
+    if most_drafts is not None and draft_max > most_drafts:
+        if settings.draft_max is not None:
+            raise _refused(
+                "draft_max", draft_max, f"at most {most_drafts}, which is what {resolved.name} can draft here"
+            )
+        events.append({"event": "draft_max_clamped", "round": 0, "asked": draft_max, "granted": most_drafts})
+        draft_max = most_drafts
     if settings.draft_min > draft_max:
-        raise ConfigError(
-            f"`draft_min` is {settings.draft_min}, expected at most draft_max ({draft_max})",
-            field="draft_min",
-            value=settings.draft_min,
-            allowed=f"0..{draft_max}",
-        )
+        raise _refused("draft_min", settings.draft_min, f"at most draft_max ({draft_max})")
     needed = minimum_batch_rows(draft_max)
     if settings.batch is not None and settings.batch < needed:
-        raise ConfigError(
-            f"`batch` is {settings.batch}, {resolved.name} with draft_max {draft_max} needs at least {needed}",
-            field="batch",
-            value=settings.batch,
-            allowed=f"{needed} or more",
-        )
+        raise _refused("batch", settings.batch, f"at least draft_max + 2 ({needed})")
     return draft_max
 
 
@@ -52,25 +55,22 @@ def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> Non
             allowed="fixed",
             hint="use `--scheduler fixed`",
         )
-    if settings.mtp_fr_vocab_size is not None and resolved.name != "mtp":
-        raise ConfigError(
-            f"`mtp_fr_vocab_size` applies to the strategy mtp only, {resolved.name} runs",
-            field="mtp_fr_vocab_size",
-            value=settings.mtp_fr_vocab_size,
-            hint="leave it unset or choose `--spec mtp`",
-        )
+    understood = resolved.spec.options if resolved.spec is not None else ()
+    for name, value in _strategy_settings(settings).items():
+        if value is not None and name not in understood:
+            raise ConfigError(
+                f"`{name}` is set, but the strategy {resolved.name} does not have it",
+                field=name,
+                value=value,
+                hint="leave it unset or choose the strategy that it belongs to",
+            )
 
 
 def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapRequest, draft_max: int) -> ContextSettings:
     """Return how the target's context is opened: snapshots for recurrent state, room for one block's logits."""
     ctx_tokens = settings.ctx or min(DEFAULT_CTX_TOKENS, info.n_ctx_train_tokens)
     if settings.batch is not None and settings.batch > ctx_tokens:
-        raise ConfigError(
-            f"`batch` is {settings.batch}, expected at most ctx ({ctx_tokens})",
-            field="batch",
-            value=settings.batch,
-            allowed=f"1..{ctx_tokens}",
-        )
+        raise _refused("batch", settings.batch, f"at most ctx ({ctx_tokens})")
     snapshots = min(draft_max, settings.snapshots) if info.recurrent else 0
     batch_rows = settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens)
     return ContextSettings(
@@ -104,6 +104,10 @@ def make_plan(
     granted_less = context.recurrent and window < asked
     if granted_less:
         events.append({"event": "snapshots_clamped", "round": 0, "asked": asked, "granted": window})
+    if settings.arithmetic == "fast":
+        events.append(
+            {"event": "arithmetic", "round": 0, "detail": "fast: verified rows are not computed as single rows are"}
+        )
     slice_rows = _slice_rows(settings, draft_max, asked, context.recurrent)
     wide = context.recurrent and slice_rows - 1 > window
     return SessionPlan(
@@ -138,9 +142,13 @@ def _slice_rows(settings: SessionSettings, draft_max: int, snapshots: int, recur
 
 def strategy_options(settings: SessionSettings, resolved: ResolvedStrategy) -> dict[str, Any]:
     """Return the set options that the strategy says it understands."""
-    values = {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size}
     assert resolved.spec is not None
+    values = _strategy_settings(settings)
     return {name: values[name] for name in resolved.spec.options if values.get(name) is not None}
+
+
+def _strategy_settings(settings: SessionSettings) -> dict[str, Any]:
+    return {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size}
 
 
 def shown_settings(
@@ -161,3 +169,7 @@ def shown_settings(
         "gpu_layers": settings.gpu_layers,
         "scheduler": settings.scheduler,
     }
+
+
+def _refused(field: str, value: object, allowed: str) -> ConfigError:
+    return ConfigError(f"`{field}` is {value!r}, expected {allowed}", field=field, value=value, allowed=allowed)

@@ -28,10 +28,13 @@ class Report:
     Attributes:
         strategy: What ran.
         rounds: Verification transactions that were committed.
-        target_calls: Native target evaluations made by rounds (slices and replays).
+        target_calls: Native target evaluations after the prompt: slices, replays and rebuilds.
         drafted_tokens: Proposals that were put up for verification.
         accepted_tokens: Proposals that the target's own choice confirmed.
-        verified_tokens: Tokens emitted by rounds: accepted ones, corrections and bonuses.
+        verified_tokens: Tokens emitted by rounds, end tokens not counted: accepted ones, corrections and bonuses.
+        max_rejected_tokens: Longest rejected suffix of a proposal.
+        accepted_prefix_histogram: Rounds by the length of their accepted prefix; rounds without drafts count as 0.
+        draft_limit_histogram: Rounds by the width that the scheduler allowed.
         emitted_tokens: Tokens handed out, end tokens not counted; the first one comes from the prompt's last row.
         replays: Rounds whose rejected rows exceeded the rollback window and were re-evaluated.
         copied_bytes: Checkpoint bytes copied for rollback; the common path copies none.
@@ -46,6 +49,9 @@ class Report:
     drafted_tokens: int = 0
     accepted_tokens: int = 0
     verified_tokens: int = 0
+    max_rejected_tokens: int = 0
+    accepted_prefix_histogram: dict[int, int] = attrs.field(factory=dict)
+    draft_limit_histogram: dict[int, int] = attrs.field(factory=dict)
     emitted_tokens: int = 0
     prompt_tokens: int = 0
     replays: int = 0
@@ -75,6 +81,17 @@ class Report:
         """Emitted tokens over wall time after the prompt; 0 when no time passed."""
         decode_ns = self.timings_ns.total - self.timings_ns.prefill
         return self.emitted_tokens * 1e9 / decode_ns if decode_ns > 0 else 0.0
+
+    def count_block(self, drafted_tokens: int, accepted_tokens: int) -> None:
+        """Count the drafts of one round."""
+        self.drafted_tokens += drafted_tokens
+        self.accepted_tokens += accepted_tokens
+        self.max_rejected_tokens = max(self.max_rejected_tokens, drafted_tokens - accepted_tokens)
+        _count(self.accepted_prefix_histogram, accepted_tokens)
+
+    def count_limit(self, limit_tokens: int) -> None:
+        """Count the width that a round was allowed."""
+        _count(self.draft_limit_histogram, limit_tokens)
 
     def add_event(self, event: str, **details: Any) -> None:
         """Append an event with the round it belongs to."""
@@ -107,3 +124,7 @@ class GenerationResult:
             "finish_reason": self.finish_reason,
             "report": self.report.to_dict(),
         }
+
+
+def _count(histogram: dict[int, int], value: int) -> None:
+    histogram[value] = histogram.get(value, 0) + 1

@@ -44,11 +44,14 @@ class SamplingSettings:
             "repeat_last_n": (-1, 2**31 - 1),
             "seed": (0, 2**32 - 2),  # the library reads 2**32 - 1 as "random"
         }
+        whole = ("top_k", "repeat_last_n", "seed")
         for field, (low, high) in ranges.items():
             value = getattr(self, field)
-            if not low <= value <= high:  # NaN fails both comparisons
+            number = isinstance(value, int if field in whole else (int, float)) and not isinstance(value, bool)
+            if not number or not low <= value <= high:  # NaN fails both comparisons
+                kind = "a whole number" if field in whole else "a number"
                 raise ConfigError(
-                    f"`{field}` is {value!r}, expected a number from {low} to {high}",
+                    f"`{field}` is {value!r}, expected {kind} from {low} to {high}",
                     field=field,
                     value=value,
                     allowed=f"{low}..{high}",

@@ -6,6 +6,7 @@
     memory    <- prefill ->  <- exact  ->   (not evaluated yet)
 
 The last token of the history is always the anchor: emitted, not evaluated. Everything before it is in the memory.
+``handed_out`` counts the tokens of the history that the caller has: the prompt's and those that were given to it.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ class TargetSequence:
         self.taps = taps
         self.history: list[TokenId] = []
         self.prompt_tokens = 0
+        self.handed_out = 0
         self.clean = False
 
     @property
@@ -52,7 +54,7 @@ class TargetSequence:
         """
         self.history = []
         self.clean = False
-        self.prompt_tokens = len(prompt)
+        self.prompt_tokens = self.handed_out = len(prompt)
         self.context.clear(self.seq_id)
         return self._prefill(prompt, on_rows, on_progress)
 
@@ -86,7 +88,7 @@ class TargetSequence:
                 "replay", rejected_rows=evaluated_rows - len(kept), means="checkpoint" if checkpoint else "rebuild"
             )
         if checkpoint is None:
-            self.rebuild()
+            report.target_calls += self.rebuild()
         else:
             self.context.restore(checkpoint)
         report.target_calls += self._evaluate_in_slices(kept, start_pos)
@@ -116,14 +118,20 @@ class TargetSequence:
         stale = self.context.is_stale(self.seq_id)
         if stale or self.context.length_tokens(self.seq_id) != self.committed_tokens:
             report.add_event("rebuild", committed_tokens=self.committed_tokens, stale=stale)
-            self.rebuild()
+            report.target_calls += self.rebuild()
         self.clean = True
 
-    def rebuild(self) -> None:
-        """Evaluate the committed history again: the prompt by its own chunks, generated tokens exactly."""
+    def rebuild(self) -> int:
+        """Evaluate the committed history again and return the calls it took; the result is checked by counting.
+
+        The prompt goes by its own chunks, generated tokens in slices with decode kernels: the arithmetic they had.
+        """
         self.context.clear(self.seq_id)
-        self._prefill(self.history[: self.prompt_tokens], None, None)
-        self._evaluate_in_slices(self.history[self.prompt_tokens : -1], self.prompt_tokens)
+        prompt = self.history[: self.prompt_tokens]
+        self._prefill(prompt, None, None)
+        calls = self._evaluate_in_slices(self.history[self.prompt_tokens : -1], self.prompt_tokens)
+        self.context.check_integrity(self.seq_id).raise_if_broken()
+        return calls + -(-len(prompt) // self.context.batch_rows)
 
     def _evaluate_in_slices(self, tokens: Sequence[TokenId], start_pos: int) -> int:
         starts = range(0, len(tokens), self.slice_rows)

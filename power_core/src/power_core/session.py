@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from numbers import Integral
 from types import TracebackType
 from typing import Any
 
@@ -71,7 +71,6 @@ class Session:
         self._drafter = drafter
         self._resources = resources
         self._sequence = TargetSequence(context, slice_rows=plan.slice_rows, taps=taps)
-        self._undelivered: deque[TokenId] = deque()
         self._sampler: Sampler | None = None
         self._parts: Round | None = None
         self._current: Generation | None = None
@@ -81,6 +80,11 @@ class Session:
     def strategy(self) -> str:
         """Canonical name of the strategy that runs."""
         return self.plan.strategy
+
+    @property
+    def compute_ns(self) -> int:
+        """Nanoseconds inside the backend's compute so far, the drafter's included where it tells."""
+        return self.context.compute_ns + int(getattr(self._drafter, "compute_ns", 0))
 
     @property
     def committed_tokens(self) -> tuple[TokenId, ...]:
@@ -113,14 +117,14 @@ class Session:
         request = merge_request(request or RequestSettings(), changes)
         tokens = self._prompt_tokens(prompt, parse_special=parse_special)
         self._retire_current()
-        self._undelivered.clear()
         self._replace_sampler(request.sampling)
         return self._launch(request, tokens, on_prefill)
 
     def resume(self, request: RequestSettings | None = None, **changes: Any) -> Generation:
         """Continue the last request from its last committed token, with its sampler's state.
 
-        Tokens that were committed but not handed out come first. Sampling settings stay those of the last request.
+        Tokens that were committed but not handed out come first. Sampling settings stay those of the last request; text
+        and stop strings start afresh. After a ``stop_token`` it ends there again at once.
 
         Raises:
             StateError: there is nothing to continue.
@@ -157,6 +161,8 @@ class Session:
         self, request: RequestSettings, prompt: list[TokenId] | None, on_prefill: Callable[[int, int], None] | None
     ) -> Generation:
         assert self._parts is not None
+        if self._parts.open_transaction is not None:
+            self._parts.open_transaction.rollback()
         self.context.clear_abort()
         self._current = Generation(
             model=self.model,
@@ -167,7 +173,6 @@ class Session:
             draft_min=self.settings.draft_min,
             draft_p_min=self.settings.draft_p_min,
             prompt=prompt,
-            undelivered=self._undelivered,
             on_prefill=on_prefill,
         )
         return self._current
@@ -193,12 +198,12 @@ class Session:
         if isinstance(prompt, str):
             tokens = self.model.vocabulary.tokenize(prompt, parse_special=parse_special) if prompt else []
         else:
-            tokens = [int(token) for token in prompt]
+            tokens = list(prompt)
             n_vocab = self.model.info.n_vocab
             for token in tokens:
-                if not 0 <= token < n_vocab:
+                if not isinstance(token, Integral) or not 0 <= token < n_vocab:
                     raise PromptError(
-                        f"the prompt holds token {token}, the vocabulary has ids 0..{n_vocab - 1}",
+                        f"the prompt holds token {token!r}, the vocabulary has ids 0..{n_vocab - 1}",
                         field="prompt",
                         value=token,
                     )
@@ -217,9 +222,10 @@ class Session:
         return tokens
 
     def _replace_sampler(self, sampling: SamplingSettings) -> None:
+        sampler = self.context.open_sampler(sampling)
         if self._sampler is not None:
             self._sampler.close()
-        self._sampler = self.context.open_sampler(sampling)
+        self._sampler = sampler
         self._parts = Round(self._sequence, self._sampler, self._drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
 

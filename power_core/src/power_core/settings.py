@@ -73,6 +73,13 @@ class SessionSettings:
     mtp_fr_vocab_size: int | None = None
 
     def __attrs_post_init__(self) -> None:
+        self._check_each()
+        self._check_together()
+
+    def _check_each(self) -> None:
+        for field in ("model", "draft"):
+            if not isinstance(getattr(self, field), Path | None):
+                raise _out_of_range(field, getattr(self, field), "a pathlib.Path")
         for field, (low, high) in _RANGES.items():
             value = getattr(self, field)
             if value is not None and not (_is_int(value) and low <= value <= high):
@@ -80,13 +87,19 @@ class SessionSettings:
         for field, allowed in _CHOICES.items():
             if getattr(self, field) not in allowed:
                 raise _out_of_range(field, getattr(self, field), "one of " + ", ".join(allowed))
-        if not (math.isfinite(self.draft_p_min) and 0.0 <= self.draft_p_min <= 1.0):
+        if not (
+            isinstance(self.draft_p_min, int | float)
+            and math.isfinite(self.draft_p_min)
+            and 0.0 <= self.draft_p_min <= 1.0
+        ):
             raise _out_of_range("draft_p_min", self.draft_p_min, "a finite number from 0 to 1")
-        if self.draft_max is not None and self.draft_min > self.draft_max:
-            raise _out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
         whole = _is_int(self.verify_rows) and 1 <= int(self.verify_rows or 0) <= 65
         if self.verify_rows not in (None, "all") and not whole:
             raise _out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
+
+    def _check_together(self) -> None:
+        if self.draft_max is not None and self.draft_min > self.draft_max:
+            raise _out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
         if self.arithmetic == "exact" and self.flash_attention == "off":
             raise ConfigError(
                 "`flash_attention` is off, but exact arithmetic needs it on",

@@ -15,19 +15,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
+from numbers import Integral
 from types import TracebackType
-from typing import TypeVar
 
 from power_core.cache_state import Checkpoint
-from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
-from power_core.errors import IntegrityError, PluginContractError, PowerError, StateError, TransactionAborted
+from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal, call_drafter
+from power_core.errors import IntegrityError, PluginContractError, StateError
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, TokenId
 from power_core.verify import VerifiedBlock, verify_block
-
-Result = TypeVar("Result")
 
 
 class TransactionState(Enum):
@@ -83,7 +81,9 @@ class VerifyTransaction:
             parts.open_transaction.finish_rollback()
         parts.sequence.ensure_ready(self._report)
         self._start_length = len(parts.sequence.history)
-        self._drafter_mark = None if parts.drafter is None else parts.drafter.checkpoint()
+        drafter, seq_id = parts.drafter, parts.sequence.seq_id
+        if drafter is not None:
+            self._drafter_mark = call_drafter("checkpoint", lambda: drafter.checkpoint(seq_id=seq_id))
         self._sampler_mark = parts.sampler.snapshot()
         parts.open_transaction = self
         return self
@@ -103,7 +103,7 @@ class VerifyTransaction:
         drafter = self._parts.drafter
         if request is not None and drafter is not None:
             started_ns = time.perf_counter_ns()
-            proposal = self._guard("propose", lambda: drafter.propose(request))
+            proposal = call_drafter("propose", lambda: drafter.propose(request))
             self._check(proposal, request)
             if len(proposal.tokens) >= request.min_tokens:
                 self._proposal = proposal
@@ -147,9 +147,9 @@ class VerifyTransaction:
             committed = CommittedRows(
                 seq_id=sequence.seq_id, start_pos=sequence.committed_tokens, tokens=kept, taps=taps
             )
-            self._guard("process", lambda: drafter.process(committed))
+            call_drafter("process", lambda: drafter.process(committed))
             if self._proposal.tokens:
-                self._guard("accept", lambda: drafter.accept(block.accepted_tokens, seq_id=sequence.seq_id))
+                call_drafter("accept", lambda: drafter.accept(block.accepted_tokens, seq_id=sequence.seq_id))
         sequence.history.extend(block.emitted)
         sequence.clean = True
         self._state = TransactionState.COMMITTED
@@ -164,7 +164,7 @@ class VerifyTransaction:
         parts = self._parts
         try:
             if parts.drafter is not None:
-                parts.drafter.restore(self._drafter_mark)
+                parts.drafter.restore(self._drafter_mark, seq_id=parts.sequence.seq_id)
             parts.sampler.restore(self._sampler_mark)
             if self._rows is not None and self._rows.touched:
                 parts.sequence.go_back(self._target_mark)
@@ -191,9 +191,7 @@ class VerifyTransaction:
     def _count(self, block: VerifiedBlock, verify_ns: int, draft_ns: int) -> None:
         report = self._report
         report.rounds += 1
-        report.drafted_tokens += len(self._proposal.tokens)
-        report.accepted_tokens += block.accepted_tokens
-        report.verified_tokens += len(block.emitted)
+        report.count_block(len(self._proposal.tokens), block.accepted_tokens)
         report.timings_ns.verify += verify_ns
         report.timings_ns.draft += draft_ns
 
@@ -211,20 +209,13 @@ class VerifyTransaction:
                 f"the drafter proposed {len(proposal.tokens)} tokens, at most {request.limit_tokens} were asked for",
                 hook="propose",
             )
+        if proposal.seq_id != request.seq_id:
+            raise PluginContractError(
+                f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for", hook="propose"
+            )
         for token in proposal.tokens:
-            if not 0 <= token < self._parts.n_vocab:
+            if not isinstance(token, Integral) or not 0 <= token < self._parts.n_vocab:
                 raise PluginContractError(
                     f"the drafter proposed token {token!r}, the vocabulary has ids 0..{self._parts.n_vocab - 1}",
                     hook="propose",
                 )
-
-    def _guard(self, operation: str, call: Callable[[], Result]) -> Result:
-        try:
-            return call()
-        except PowerError:
-            raise
-        except Exception as error:
-            raise TransactionAborted(
-                f"the drafter failed in `{operation}`: {error!r}",
-                hint="the round was rolled back; continue with `session.resume()` or choose another strategy",
-            ) from error

@@ -32,6 +32,7 @@ def power_strategies() -> Iterator[StrategySpec]:
         refuse=_refuse,
         needs=_needs,
         create_drafter=_create_drafter,
+        most_drafts=_most_drafts,
         options=(FR_OPTION,),
     )
 
@@ -48,6 +49,12 @@ def _refuse(target_header: GgufHeader, draft_header: GgufHeader | None) -> str |
     from power_mtp.artifact import refusal
 
     return refusal(target_header)
+
+
+def _most_drafts(target_header: GgufHeader, draft_header: GgufHeader | None) -> int | None:
+    # One head drafts a chain of any length; of several heads each drafts one token.
+    heads = target_header.nextn_layers
+    return heads if heads > 1 else None
 
 
 def _needs(target_header: GgufHeader, draft_header: GgufHeader | None) -> TargetNeeds:

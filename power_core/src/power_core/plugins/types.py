@@ -70,6 +70,8 @@ class StrategySpec:
         model_backed: True when it has a draft graph (MTP, external drafts); False for zero-weight strategies.
         refuse: ``refuse(target_header, draft_header)`` returns None when the strategy can run on these files, else one
             sentence that says what is missing. Must not open anything.
+        most_drafts: ``most_drafts(target_header, draft_header)`` returns the most drafts that a round can have with
+            these files (heads, block size), or None when there is no such bound.
         needs: ``needs(target_header, draft_header)`` tells what to load and expose.
         create_drafter: Build the drafter; may raise any ``PowerError``.
         options: Names of strategy options it understands, e.g. ``mtp_fr_vocab_size``.
@@ -84,6 +86,7 @@ class StrategySpec:
     refuse: Callable[[GgufHeader, GgufHeader | None], str | None]
     needs: Callable[[GgufHeader, GgufHeader | None], TargetNeeds]
     create_drafter: Callable[[DrafterContext], Drafter]
+    most_drafts: Callable[[GgufHeader, GgufHeader | None], int | None] = lambda target, draft: None
     options: tuple[str, ...] = ()
 
 
