@@ -57,10 +57,11 @@ def test_the_reference_is_varied_enough_to_mean_something(truth_of, kind):
 @pytest.mark.parametrize("draft_max", [1, 2, 4, 7, 16])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("window", ["one", "all"])
-def test_forced_acceptance_equals_plain_decoding(models, truth_of, kind, draft_max, forced, window):
+@pytest.mark.parametrize("size", SIZE_PARAMS)
+def test_forced_acceptance_equals_plain_decoding(models, truth_of, size, kind, draft_max, forced, window):
     snapshots = 1 if window == "one" else draft_max
     run = run_parity(
-        models[kind], truth_of(kind), forced, "scripted", draft_max=draft_max, snapshots=snapshots, **COMMON
+        models[kind], truth_of(kind, size), forced, "scripted", draft_max=draft_max, snapshots=snapshots, **COMMON
     )
     assert run.differing == ()
     assert run.replays == 0
