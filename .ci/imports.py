@@ -1,7 +1,7 @@
 """Two import rules that import-linter cannot express.
 
 1. A ``plugin`` module is light: importing it loads power_core.plugins, errors, tokens, its own package and config.
-2. No package imports a private module or name of another package.
+2. No package imports a private module or name of another package; examples and benchmarks use public names alone.
 """
 
 import ast
@@ -11,6 +11,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 MEMBERS = ("power_core", "native", "plugins/*")
+PROGRAMS = ("examples", "benchmarks")
 PROBE = """
 import importlib, sys
 import power_core.plugins
@@ -47,6 +48,15 @@ def private_imports(file: Path, own: str) -> list[str]:
     return found
 
 
+def private_attributes(file: Path) -> list[str]:
+    """Return the private attributes that a program takes from an object that is not its own."""
+    return [
+        f"{file.relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}, which is private"
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Attribute) and private(node.attr) and ast.unparse(node.value) not in ("self", "cls")
+    ]
+
+
 def imported_names(node: ast.AST) -> list[str]:
     """Return the dotted names an import statement brings in."""
     if isinstance(node, ast.Import):
@@ -62,16 +72,21 @@ def private(name: str) -> bool:
 
 
 def main() -> int:
-    """Check every plugin and every source file; print what is wrong."""
-    plugins = sorted(f"{file.parent.name}.plugin" for file in ROOT.glob("plugins/*/src/power_*/plugin.py"))
+    """Check every plugin, every source file and every program; print what is wrong."""
+    plugin_files = (file for member in MEMBERS for file in ROOT.glob(f"{member}/src/power_*/plugin.py"))
+    plugins = sorted(f"{file.parent.name}.plugin" for file in plugin_files)
     packages = sorted(package for member in MEMBERS for package in ROOT.glob(f"{member}/src/power_*"))
     problems = [line for plugin in plugins for line in heavy_imports(plugin)]
     for package in packages:
         for file in sorted(package.rglob("*.py")):
             problems += private_imports(file, package.name)
+    programs = sorted(file for folder in PROGRAMS for file in ROOT.glob(f"{folder}/**/*.py"))
+    for file in programs:
+        problems += [*private_imports(file, ""), *private_attributes(file)]
     print(*problems, sep="\n", end="\n" if problems else "")
-    print(f"imports: {len(plugins)} plugin modules, {len(packages)} packages, {len(problems)} problems")
-    return 1 if problems or not plugins or not packages else 0
+    counts = f"{len(plugins)} plugin modules, {len(packages)} packages, {len(programs)} programs"
+    print(f"imports: {counts}, {len(problems)} problems")
+    return 1 if problems or not plugins or not packages or not programs else 0
 
 
 if __name__ == "__main__":

@@ -49,7 +49,7 @@ llama_context_params native_params(const power_context_params & params) {
     native.ctx_type = params.kind == POWER_CONTEXT_NEXTN ? LLAMA_CONTEXT_TYPE_MTP : LLAMA_CONTEXT_TYPE_DEFAULT;
     native.flash_attn_type = (llama_flash_attn_type) params.flash_attention;
     native.no_perf = true;
-    native.swa_full = params.full_swa != 0;
+    native.swa_full = false;
     native.kv_unified = false;
     native.ctx_other = params.other != nullptr ? params.other->llama : nullptr;
     return native;

@@ -160,8 +160,10 @@ llama_batch build_batch(power_context * context, const power_rows & rows) {
 
 // ---- afterwards
 
+// Every touched sequence is settled before the first wrong one is reported.
 void settle_success(power_context * context) {
     power::settle_bystanders(context, false);
+    int32_t wrong = -1;
     for (const int32_t seq_id : context->touched) {
         Sequence & sequence = context->sequences[(size_t) seq_id];
         const int32_t rows = context->row_counts[(size_t) seq_id];
@@ -169,9 +171,12 @@ void settle_success(power_context * context) {
         sequence.snapshot_rows = std::min(context->snapshots, rows - 1);
         if (power::stored_length(context, seq_id) != sequence.expected_tokens) {
             sequence.stale = true;
-            fail(POWER_COMPUTE_FAILED, "sequence %d holds %d tokens after an evaluation, expected %d; it is stale now",
-                 seq_id, power::stored_length(context, seq_id), sequence.expected_tokens);
+            wrong = wrong < 0 ? seq_id : wrong;
         }
+    }
+    if (wrong >= 0) {
+        fail(POWER_COMPUTE_FAILED, "sequence %d holds %d tokens after an evaluation, expected %d; it is stale now",
+             wrong, power::stored_length(context, wrong), context->sequences[(size_t) wrong].expected_tokens);
     }
 }
 

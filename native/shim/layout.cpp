@@ -49,8 +49,8 @@ Layout model_info_layout() {
     using S = power_model_info;
     return layout<S>("power_model_info",
                      {AT(size), AT(n_vocab), AT(n_embd), AT(n_layer), AT(n_layer_nextn), AT(n_ctx_train), AT(n_swa),
-                      AT(recurrent), AT(add_bos), AT(bos), AT(eos), AT(eot), AT(mask), AT(has_layer_taps),
-                      AT(has_nextn_rows), AT(n_embd_in), AT(n_params), AT(size_bytes), AT(architecture),
+                      AT(recurrent), AT(add_bos), AT(bos), AT(eos), AT(mask), AT(has_layer_taps),
+                      AT(has_nextn_rows), AT(n_embd_in), AT(reserved), AT(size_bytes), AT(architecture),
                       AT(description)});
 }
 
@@ -58,7 +58,7 @@ Layout context_params_layout() {
     using S = power_context_params;
     return layout<S>("power_context_params",
                      {AT(size), AT(kind), AT(ctx_tokens), AT(batch_rows), AT(sequences), AT(snapshots), AT(threads),
-                      AT(flash_attention), AT(output_rows), AT(causal), AT(full_swa), AT(reserved), AT(other)});
+                      AT(flash_attention), AT(output_rows), AT(causal), AT(other)});
 }
 
 Layout context_info_layout() {

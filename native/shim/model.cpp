@@ -80,6 +80,11 @@ power_status power_model_open(const char * path, const power_model_params * para
         ProgressForward forward{params->progress, params->progress_user_data};
         llama_model_params native = llama_model_default_params();
         native.n_gpu_layers = params->gpu_layers;
+        // By default the library computes parts of a large batch on a GPU even when no layer is there.
+        ggml_backend_dev_t no_devices[] = {nullptr};
+        if (params->gpu_layers == 0) {
+            native.devices = no_devices;
+        }
         native.load_mode = load_mode(*params);
         native.use_extra_bufts = params->repack_weights != 0;
         native.load_mtp = params->load_nextn != 0;
@@ -123,11 +128,9 @@ power_status power_model_info_get(const power_model * model, power_model_info * 
         info->add_bos = llama_vocab_get_add_bos(model->vocab) ? 1 : 0;
         info->bos = llama_vocab_bos(model->vocab);
         info->eos = llama_vocab_eos(model->vocab);
-        info->eot = llama_vocab_eot(model->vocab);
         info->mask = llama_vocab_mask(model->vocab);
         info->has_layer_taps = power::exposes_layer_inputs(model->architecture) ? 1 : 0;
         info->has_nextn_rows = power::exposes_nextn_rows(model->architecture) ? 1 : 0;
-        info->n_params = llama_model_n_params(llama);
         info->size_bytes = llama_model_size(llama);
         power::copy_text(info->architecture, sizeof(info->architecture), model->architecture);
         char description[sizeof(info->description)] = {};

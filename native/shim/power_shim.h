@@ -105,7 +105,7 @@ POWER_API power_status power_quantize(const char *path_in, const char *path_out,
 
 typedef struct power_model_params {
     uint32_t size;
-    int32_t gpu_layers;        // negative: all
+    int32_t gpu_layers;        // negative: all; 0: no GPU is used at all
     uint32_t load_nextn;       // 1: load multi-token-prediction layers
     uint32_t repack_weights;   // 1: allow repacked weight buffers (fast arithmetic only)
     uint32_t use_mmap;
@@ -126,12 +126,11 @@ typedef struct power_model_info {
     uint32_t add_bos;
     int32_t bos;               // -1 = none
     int32_t eos;
-    int32_t eot;
     int32_t mask;
     uint32_t has_layer_taps;   // 1: the architecture exposes layer inputs
     uint32_t has_nextn_rows;   // 1: the architecture exposes nextn state rows
     int32_t n_embd_in;         // width of an embedding row that a context of the model takes
-    uint64_t n_params;
+    uint32_t reserved;
     uint64_t size_bytes;
     char architecture[64];
     char description[128];
@@ -176,8 +175,6 @@ typedef struct power_context_params {
     int32_t flash_attention;   // -1 auto, 0 off, 1 on
     uint32_t output_rows;      // most rows with logits in one evaluation, at least `sequences`; 0 = batch_rows
     uint32_t causal;           // 0: non-causal attention
-    uint32_t full_swa;         // 1: keep the whole context in sliding-window layers
-    uint32_t reserved;
     power_context *other;      // the target context a drafter shares embeddings, head or memory with; may be null
 } power_context_params;
 
@@ -217,7 +214,8 @@ POWER_API void power_context_close(power_context *ctx);
 POWER_API power_status power_context_info_get(power_context *ctx, power_context_info *info, power_error *err);
 // Row-invariant arithmetic on (1) or off (0) for the following evaluations: a row's bits do not depend on the other
 // rows.
-// POWER_UNSUPPORTED when a backend has none, or when the model was opened with repack_weights.
+// POWER_UNSUPPORTED when a backend of the context has none (every backend but the CPU), or when the model was opened
+// with repack_weights. A model opened with gpu_layers 0 has the CPU only.
 POWER_API power_status power_context_set_exact(power_context *ctx, uint32_t on, power_error *err);
 // Stop the running evaluation at its next graph node and refuse every later one until power_context_clear_abort.
 POWER_API void power_context_abort(power_context *ctx);
@@ -304,7 +302,7 @@ typedef struct power_sampler_params {
     float repeat_penalty;      // 1 off
     float frequency_penalty;
     float presence_penalty;
-    int32_t repeat_last_n;     // -1: whole context
+    int32_t repeat_last_n;     // tokens the penalties look back on, 0 off; the window is allocated at once and cloned
     uint32_t seed;             // 4294967295 is refused: the library would draw a random seed
     uint32_t reserved;
 } power_sampler_params;

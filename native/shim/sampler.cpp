@@ -33,9 +33,9 @@ void check_params(const power_sampler_params & params) {
     check_range("repeat_penalty", params.repeat_penalty, 1e-6f, 1e6f);
     check_range("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f);
     check_range("presence_penalty", params.presence_penalty, -1e6f, 1e6f);
-    if (params.top_k < 0 || params.repeat_last_n < -1) {
-        power::fail(POWER_INVALID_ARGUMENT, "`top_k` is %d and `repeat_last_n` is %d, expected at least 0 and -1",
-                    params.top_k, params.repeat_last_n);
+    if (params.top_k < 0 || params.repeat_last_n < 0) {
+        power::fail(POWER_INVALID_ARGUMENT, "`top_k` is %d and `repeat_last_n` is %d, expected at least 0", params.top_k,
+                    params.repeat_last_n);
     }
     if (params.seed == LLAMA_DEFAULT_SEED) {
         power::fail(POWER_INVALID_ARGUMENT, "seed %u asks the library for a random seed; choose another", params.seed);
@@ -92,12 +92,9 @@ power_status power_sampler_open(const power_model * model, const power_sampler_p
         chain_params.no_perf = true;
         ChainPointer chain(llama_sampler_chain_init(chain_params));
         if (has_penalties(*params)) {
-            // The library reads a negative window as off; the whole context is meant.
-            const int32_t window =
-                params->repeat_last_n < 0 ? llama_model_n_ctx_train(model->llama) : params->repeat_last_n;
-            llama_sampler_chain_add(chain.get(),
-                                    llama_sampler_init_penalties(n_vocab, window, params->repeat_penalty,
-                                                                 params->frequency_penalty, params->presence_penalty));
+            llama_sampler_chain_add(
+                chain.get(), llama_sampler_init_penalties(n_vocab, params->repeat_last_n, params->repeat_penalty,
+                                                          params->frequency_penalty, params->presence_penalty));
         }
         add_draw(chain.get(), *params);
         *out = take(std::move(chain), n_vocab);

@@ -1,8 +1,7 @@
 """Evaluating rows, and going back: exact or refused."""
 
-import ctypes
-import threading
-import time
+import gc
+import weakref
 
 import numpy as np
 import pytest
@@ -19,8 +18,6 @@ from power_core.errors import (
 )
 from power_core.target import ContextSettings
 from power_core.tokens import SequenceRows, TapRequest
-from power_native import _raw
-from power_native._status import new_error
 
 pytestmark = pytest.mark.native
 
@@ -76,6 +73,19 @@ def test_logits_are_read_only_and_only_where_asked_for(open_context):
             context.logits(row)
         with pytest.raises(NativeCallError):
             context.argmax(row)
+
+
+def test_a_view_of_logits_keeps_its_context_from_being_collected(models):
+    context = models["attention"].open_context(ContextSettings(ctx_tokens=64, batch_rows=32, threads=1))
+    feed(context, PROMPT)
+    kept, expected, alive = context.logits(3)[5:50], context.logits(3)[5:50].copy(), weakref.ref(context)
+    del context
+    gc.collect()
+    assert alive() is not None
+    assert np.array_equal(kept, expected)
+    del kept
+    gc.collect()
+    assert alive() is None
 
 
 def test_nothing_to_read_before_the_first_evaluation(open_context):
@@ -248,74 +258,6 @@ def test_stale_sequence_is_usable_again_after_clear(open_context):
         feed(context, [1, 2])
     context.clear()
     assert np.array_equal(decoded(context, PROMPT[:4]), decoded(fresh, PROMPT[:4]))
-
-
-def test_abort_holds_until_it_is_cleared(open_context):
-    context = open_context()
-    context.abort()
-    for _ in range(2):
-        with pytest.raises(Cancelled):
-            feed(context, [1])
-    context.clear_abort()
-    feed(context, [1])
-    assert context.length_tokens() == 1
-
-
-class LongEvaluation:
-    """An evaluation of many seconds in another thread; leaving the block aborts it."""
-
-    def __init__(self, context):
-        self.context = context
-        self.errors = []
-        self.thread = threading.Thread(target=self.run)
-
-    def run(self):
-        try:
-            feed(self.context, [1] * 8000, start_pos=0, logits="none")
-        except Cancelled as error:
-            self.errors.append(error)
-
-    def __enter__(self):
-        self.thread.start()
-        while self.context.evaluations == 0:
-            time.sleep(0.001)
-        return self
-
-    def __exit__(self, *exception):
-        self.context.abort()
-        self.thread.join(60)
-
-
-def test_abort_from_another_thread_stops_a_running_evaluation(open_context):
-    context = open_context(ctx_tokens=8192, batch_rows=8000)
-    with LongEvaluation(context) as evaluation:
-        pass
-    assert len(evaluation.errors) == 1
-    context.clear_abort()
-    assert context.length_tokens() == 0
-    feed(context, [1])
-
-
-def test_two_threads_never_share_a_context(open_context):
-    context = open_context(ctx_tokens=8192, batch_rows=8000)
-    operations = (lambda: feed(context, [1], start_pos=0), context.length_tokens, context.close, context.checkpoint)
-    with LongEvaluation(context):
-        for operation in operations:
-            with pytest.raises(StateError) as caught:
-                operation()
-            assert caught.value.code == "state.busy"
-
-
-def test_the_library_itself_refuses_a_second_thread(open_context):
-    """Past the gate in Python stands the library's own, for callers that are not Python."""
-    context, error = open_context(ctx_tokens=8192, batch_rows=8000), new_error()
-    info = _raw.power_sequence_info(size=ctypes.sizeof(_raw.power_sequence_info))
-    with LongEvaluation(context):
-        status = context._functions.power_sequence_get(
-            context._pointer("test"), 0, ctypes.byref(info), ctypes.byref(error)
-        )
-    assert status == _raw.POWER_BUSY
-    assert b"in use" in error.text
 
 
 def test_closed_context_fails_in_python(models):

@@ -41,12 +41,19 @@ def test_draft_context_is_closed_before_its_target(models, open_context):
 
 
 def test_embeddings_are_refused_by_name_and_tokens_work_afterwards(models):
-    with models["attention"].open_draft_context(SETTINGS, embedding_width=768) as draft:
+    with models["attention"].open_draft_context(SETTINGS, embedding_width=256) as draft:
         with pytest.raises(NativeCallError, match="qwen3"):
-            draft.evaluate_inputs(embeddings=np.zeros((2, 768), np.float32), start_pos=0)
+            draft.evaluate_inputs(embeddings=np.zeros((2, 256), np.float32), start_pos=0)
         draft.evaluate_inputs(tokens=TOKENS, start_pos=0, logits="last")
         assert draft.length_tokens() == len(TOKENS)
         assert np.isfinite(draft.logits(11)).all()
+
+
+@pytest.mark.parametrize("width", [-1, 1, 255, 257, 768])
+def test_an_embedding_width_that_is_not_the_models_is_refused(models, width):
+    with pytest.raises(ConfigError, match="rows of 256 elements") as caught:
+        models["attention"].open_draft_context(SETTINGS, embedding_width=width)
+    assert (caught.value.field, caught.value.value) == ("embedding_width", width)
 
 
 @pytest.mark.parametrize(
@@ -55,12 +62,12 @@ def test_embeddings_are_refused_by_name_and_tokens_work_afterwards(models):
         {},
         {"tokens": []},
         {"embeddings": np.zeros((2, 5), np.float32)},
-        {"tokens": [1, 2, 3], "embeddings": np.zeros((2, 768), np.float32)},
+        {"tokens": [1, 2, 3], "embeddings": np.zeros((2, 256), np.float32)},
     ],
     ids=["nothing", "no rows", "wrong width", "different counts"],
 )
 def test_inputs_that_do_not_fit_are_refused_in_python(models, inputs):
-    with models["attention"].open_draft_context(SETTINGS, embedding_width=768) as draft:
+    with models["attention"].open_draft_context(SETTINGS, embedding_width=256) as draft:
         with pytest.raises(ConfigError):
             draft.evaluate_inputs(start_pos=0, **inputs)
         assert draft.length_tokens() == 0

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from power_core.errors import NativeCallError, StateError
 from power_native import _raw
 from power_native._handles import NativeHandle, SharedHandle
+from power_native._loader import Library
 
 
 class World:
@@ -20,7 +21,7 @@ class World:
     def __init__(self):
         self.freed = []
         self.functions = SimpleNamespace(power_ok=lambda *arguments: 0)
-        self.library = SimpleNamespace(functions=self.functions, path=Path("libfake.so"))
+        self.library = Library(path=Path("libfake.so"), functions=self.functions, info=None)
 
     def handle(self, name, *parents):
         return NativeHandle(name, self.library, name, self.freed.append, parents=parents)

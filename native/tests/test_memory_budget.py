@@ -3,7 +3,7 @@
 import pytest
 
 from power_core.errors import OutOfMemoryError
-from power_native._memory_budget import available_memory, require_memory
+from power_native._memory_budget import available_memory, model_file_bytes, require_memory
 
 GIB = 1 << 30
 
@@ -105,3 +105,18 @@ def test_device_memory_adds_to_the_budget(tmp_path):
     require_memory(2 * GIB, "a model", hint="", limit=limit, extra_bytes=GIB)
     with pytest.raises(OutOfMemoryError, match="on devices"):
         require_memory(2 * GIB + 1, "a model", hint="", limit=limit, extra_bytes=GIB)
+
+
+def test_all_parts_of_a_split_model_count(tmp_path):
+    for number, size in enumerate((10, 200, 3000), start=1):
+        (tmp_path / f"model-{number:05}-of-00003.gguf").write_bytes(b"x" * size)
+    (tmp_path / "model-00004-of-00004.gguf").write_bytes(b"x" * 50)
+    (tmp_path / "other-00002-of-00003.gguf").write_bytes(b"x" * 50)
+    assert model_file_bytes(tmp_path / "model-00001-of-00003.gguf") == 3210
+    (tmp_path / "model-00002-of-00003.gguf").unlink()
+    assert model_file_bytes(tmp_path / "model-00001-of-00003.gguf") == 3010
+
+
+def test_a_model_of_one_file_counts_itself(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"x" * 70)
+    assert model_file_bytes(tmp_path / "model.gguf") == 70

@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import attrs
 import pytest
 
 from power_core.errors import ArtifactNotFoundError, ConfigError, ModelLoadError, NativeCallError, OutOfMemoryError
@@ -22,6 +23,14 @@ def test_facts_of_the_models(models):
     assert window.n_swa_tokens == 32
     assert attention.n_vocab == 512
     assert "im_start" in attention.chat_template
+
+
+def test_traits_of_the_models(models):
+    hybrid, attention, window = (models[kind].traits for kind in ("hybrid", "attention", "sliding-window"))
+    assert (hybrid.has_layer_taps, attention.has_layer_taps, window.has_layer_taps) == (True, True, False)
+    assert (hybrid.has_nextn_rows, attention.has_nextn_rows) == (True, False)
+    assert (hybrid.n_embd_in, attention.n_embd_in) == (256, 256)
+    assert 0 <= attention.mask_token < 512
 
 
 def test_nextn_layers_are_loaded_on_request_only(model_paths):
@@ -71,6 +80,13 @@ def test_context_too_large_for_memory_is_not_opened(models, monkeypatch):
     with pytest.raises(OutOfMemoryError, match="a context of 8,000 tokens") as caught:
         models["attention"].open_context(ContextSettings(ctx_tokens=8000))
     assert "num_ctx" in caught.value.hint
+
+
+def test_head_context_too_large_for_memory_is_not_opened(models, open_context, monkeypatch):
+    target = open_context("hybrid", nextn=True)
+    monkeypatch.setattr(model, "available_memory", lambda: MemoryLimit(available_bytes=1000, source="a test"))
+    with pytest.raises(OutOfMemoryError, match="a context of 256 tokens"):
+        models["hybrid"].open_nextn_context(target)
 
 
 def test_progress_rises_to_one(model_paths):
@@ -126,6 +142,17 @@ def test_fast_arithmetic_may_have_flash_attention_off(model_paths):
 
 def test_exact_arithmetic_has_flash_attention_on(open_context):
     assert open_context().flash_attention is True
+
+
+def test_exact_arithmetic_that_is_not_possible_is_refused_at_open(model_paths):
+    """Repacked weights stand for a backend that has no exact arithmetic: the library refuses both alike."""
+    with NativeModel.open(ModelSettings(path=model_paths["attention"], arithmetic="fast")) as loaded:
+        loaded.settings = attrs.evolve(loaded.settings, arithmetic="exact")
+        with pytest.raises(ConfigError, match=r"POWER_UNSUPPORTED.*repacked") as caught:
+            loaded.open_context(ContextSettings(ctx_tokens=64, batch_rows=16))
+        assert (caught.value.field, caught.value.user_mistake) == ("arithmetic", True)
+        assert caught.value.hint == "use `--arithmetic fast`"
+        assert loaded._resource._children == []
 
 
 def test_snapshots_are_read_back(open_context):

@@ -120,6 +120,19 @@ def test_prompt_counts_for_penalties(context):
     assert sampler.sample(row) != best
 
 
+@pytest.mark.parametrize("repeat_last_n", [-1, 33, 2048])
+def test_penalties_look_back_on_the_whole_context_at_most(open_context, repeat_last_n):
+    context = open_context(ctx_tokens=32)
+    context.evaluate([SequenceRows(start_pos=0, tokens=TOKENS)], kernels="decode")
+    best = int(context.logits(5).argmax())
+    others = [token for token in range(100, 140) if token != best]
+    sampler = context.open_sampler(SamplingSettings(repeat_penalty=1e6, repeat_last_n=repeat_last_n))
+    sampler.begin([best, *others[:31]])
+    assert sampler.sample(5) != best
+    sampler.begin([best, *others[:32]])
+    assert sampler.sample(5) == best
+
+
 def test_draws_follow_the_distribution(context):
     """2,000 draws against the softmax of the row: total variation within what chance allows."""
     logits = context.logits(3).astype(np.float64) / 1.5

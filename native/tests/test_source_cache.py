@@ -3,7 +3,7 @@
 import gzip
 import io
 import json
-import os
+import shutil
 import sys
 import tarfile
 import threading
@@ -16,7 +16,7 @@ TOOLS = Path(__file__).resolve().parent.parent / "tools"
 sys.path.insert(0, str(TOOLS))
 
 from power_native_build.archive import PARTS, cached_archive, locate_source, unpack_source  # noqa: E402
-from power_native_build.cache import cache_root, keep_newest, sha256_of  # noqa: E402
+from power_native_build.cache import sha256_of  # noqa: E402
 from power_native_build.compiling import CompileJob  # noqa: E402
 from power_native_build.content_key import base_key, content_key  # noqa: E402
 from power_native_build.errors import BuildError  # noqa: E402
@@ -71,6 +71,7 @@ def write_archive(path: Path, top: str = "sdist-1.0") -> Path:
 def write_project(folder: Path, archive: Path) -> Path:
     (folder / "shim").mkdir(parents=True)
     (folder / "patches").mkdir()
+    shutil.copytree(TOOLS / "power_native_build", folder / "tools" / "power_native_build")
     (folder / "CMakeLists.txt").write_text("project()")
     (folder / "shim" / "shim.cpp").write_text("int shim;")
     (folder / "patches" / "0001-topic.patch").write_text(PATCH)
@@ -88,11 +89,11 @@ class FakeCompiler:
         self.jobs: list[CompileJob] = []
         self.sources: list[str] = []
 
-    def __call__(self, job: CompileJob, progress: Progress) -> None:
+    def __call__(self, job: CompileJob, prefix: Path, progress: Progress) -> None:
         self.jobs.append(job)
         self.sources.append((job.work / "llama.cpp" / FILE).read_text())
-        (job.prefix / "power_native").mkdir(parents=True)
-        (job.prefix / "power_native" / "libpower_native.so").write_text(f"library {job.key}")
+        (prefix / "power_native").mkdir(parents=True)
+        (prefix / "power_native" / "libpower_native.so").write_text(f"library {job.key}")
 
 
 def no_download(upstream: Upstream, folder: Path, progress: Progress) -> None:
@@ -123,18 +124,6 @@ def env(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 # ------------------------------------------------------------------------------------------------ the cache
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"POWER_CACHE_DIR": "/a", "XDG_CACHE_HOME": "/b"}, Path("/a")),
-        ({"XDG_CACHE_HOME": "/b"}, Path("/b/power")),
-        ({}, Path.home() / ".cache" / "power"),
-    ],
-)
-def test_cache_folder_is_the_first_that_is_named(variables: dict[str, str], expected: Path) -> None:
-    assert cache_root(variables) == expected
 
 
 def test_a_library_is_compiled_once_and_then_reused(
@@ -181,9 +170,9 @@ def test_a_damaged_cached_library_is_built_again(project: Path, env: dict[str, s
 
 
 def test_a_failed_compilation_leaves_no_entry(project: Path, env: dict[str, str], archive: Path) -> None:
-    def failing(job: CompileJob, progress: Progress) -> None:
-        (job.prefix / "power_native").mkdir(parents=True)
-        (job.prefix / "power_native" / "libpower_native.so").write_text("half")
+    def failing(job: CompileJob, prefix: Path, progress: Progress) -> None:
+        (prefix / "power_native").mkdir(parents=True)
+        (prefix / "power_native" / "libpower_native.so").write_text("half")
         raise BuildError("compiling failed")
 
     with pytest.raises(BuildError, match="compiling failed"):
@@ -216,14 +205,6 @@ def test_objects_of_another_build_are_removed(project: Path, env: dict[str, str]
     assert compiler.jobs[1].work.exists()
 
 
-def test_keep_newest_removes_the_least_recently_used(tmp_path: Path) -> None:
-    for age, name in enumerate(["new", "middle", "old"]):
-        (tmp_path / name).mkdir()
-        os.utime(tmp_path / name, (1000 - age, 1000 - age))
-    keep_newest(tmp_path, 2)
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["middle", "new"]
-
-
 # --------------------------------------------------------------------------------------------------- the key
 
 
@@ -244,6 +225,8 @@ def rename_patch(project: Path) -> None:
         lambda project: (project / "UPSTREAM.toml").write_text("# other"),
         lambda project: (project / "patches" / "0001-topic.patch").write_text("# other"),
         rename_patch,
+        lambda project: (project / "tools" / "power_native_build" / "compiling.py").write_text("# other flags"),
+        lambda project: (project / "tools" / "power_native_build" / "patching.py").write_text("# other source"),
     ],
 )
 def test_every_file_changes_the_key(project: Path, change: Callable[[Path], object]) -> None:

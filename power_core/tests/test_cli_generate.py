@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -467,3 +468,25 @@ def test_a_closed_standard_output_is_one_line(run: Run, monkeypatch: pytest.Monk
     outcome = run("generate", "--prompt", "a")
     assert outcome.status == 2
     assert outcome.err.startswith("error[config.invalid]: standard output is closed\nhint: ")
+
+
+def test_an_interrupt_while_loading_ends_quietly_and_opens_nothing(capsys, monkeypatch: pytest.MonkeyPatch):
+    closed = []
+
+    class Opened:
+        def close(self):
+            closed.append(True)
+
+    def slow_open(settings, *, progress):
+        progress("load", 1, 2)
+        signal.raise_signal(signal.SIGINT)
+        for _ in range(200):
+            time.sleep(0.01)
+            progress("load", 2, 2)
+        return Opened()
+
+    monkeypatch.setattr("power_core.cli.generate.open_session", slow_open)
+    outcome = run_power(capsys, "generate", "--prompt", "hi")
+    assert outcome.status == 130
+    assert outcome.out == ""
+    assert "Traceback" not in outcome.err

@@ -219,7 +219,7 @@ def test_a_range_is_the_same_in_a_file(tmp_path: Path):
         ("draft_max = 3", "`draft_max` is not a known key; the nearest is `spec_draft_max`"),
         ("ctx = 3", "`ctx` is not a known key; the nearest is `num_ctx`"),
         ("[spec_mode]\nx = 1", "`spec_mode` is of type table, expected a string"),
-        ("[q]\nx = 1", "`q` is not a known key; the nearest is `"),
+        ("[q]\nx = 1", "`[q]` is a table; settings stand at the top level"),
         ("spec_draft_max = 3.0", "`spec_draft_max` is of type float (3.0), expected an integer"),
         ("spec_draft_max = true", "`spec_draft_max` is of type boolean (True), expected an integer"),
         ('spec_draft_max = "3"', "`spec_draft_max` is of type string ('3'), expected an integer"),

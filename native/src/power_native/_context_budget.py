@@ -1,7 +1,8 @@
 """The least memory that a context's keys and values take, from the model's metadata.
 
 A lower bound on purpose: what is refused with it could never have fitted. Recurrent state and compute buffers are not
-counted, and a layer is counted with its sliding window where the model has one.
+counted, and a layer is counted with its sliding window where the model has one. A context of the multi-token-prediction
+head keeps the keys and values of the head's layers only.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ def least_context_bytes(
     positions = parameters.ctx_tokens
     if info.n_swa_tokens:
         positions = min(positions, info.n_swa_tokens)
-    layers = _attention_layers(info, number("full_attention_interval"))
+    nextn = parameters.kind == _raw.POWER_CONTEXT_NEXTN
+    layers = info.n_layer_nextn if nextn else _attention_layers(info, number("full_attention_interval"))
     return parameters.sequences * positions * layers * heads * (key_width + value_width) * _ELEMENT_BYTES
 
 

@@ -224,7 +224,4 @@ class SharedHandle(NativeHandle):
     _gate_type = SharedGate
 
     def _call_held(self, symbol: str, *arguments: object) -> None:
-        error = new_error()
-        status = getattr(self._functions, symbol)(self._pointer(symbol), *arguments, byref(error))
-        if status:
-            raise error_for(symbol, status, error, self._library.path)
+        self._library.call(symbol, self._pointer(symbol), *arguments)

@@ -17,7 +17,7 @@ import power_native
 from power_core.errors import AbiMismatchError, LibraryNotFoundError, NativeError
 from power_native import _cpu, _raw
 from power_native._locate import HOW_TO_BUILD, VARIABLE, find_library
-from power_native._status import error_for, new_error
+from power_native._status import call, error_for, new_error
 
 _REBUILD = (
     f"rebuild the library so that it matches this package ({HOW_TO_BUILD}); a set {VARIABLE} may name an old file"
@@ -58,6 +58,16 @@ class Library:
     path: Path
     functions: Any
     info: LibraryInfo
+
+    def call(self, symbol: str, *arguments: object) -> None:
+        """Call ``symbol(*arguments, err)``; raise the typed error of a failure."""
+        call(self.functions, self.path, symbol, *arguments)
+
+    def open_handle(self, symbol: str, *arguments: object) -> ctypes.c_void_p:
+        """Call ``symbol(*arguments, out, err)`` and return the handle it opened; raise the typed error of a failure."""
+        handle = ctypes.c_void_p()
+        self.call(symbol, *arguments, ctypes.byref(handle))
+        return handle
 
 
 _lock = threading.Lock()
@@ -163,11 +173,8 @@ def layout_differences(functions: Any, struct: type[ctypes.Structure], path: Pat
 
 
 def _read_info(functions: Any, path: Path) -> LibraryInfo:
-    raw, error = _raw.power_build_info(), new_error()
-    raw.size = ctypes.sizeof(raw)
-    status = functions.power_build_info_get(ctypes.byref(raw), ctypes.byref(error))
-    if status:
-        raise error_for("power_build_info_get", status, error, path)
+    raw = _raw.power_build_info(size=ctypes.sizeof(_raw.power_build_info))
+    call(functions, path, "power_build_info_get", ctypes.byref(raw))
     return LibraryInfo(
         path=path,
         abi_version=raw.abi_version,

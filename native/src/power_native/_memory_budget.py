@@ -6,6 +6,7 @@ Where neither can be read, nothing is refused here and the library's own allocat
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,6 +16,8 @@ from power_core.errors import OutOfMemoryError
 
 # Control groups of version 1 print a number near 2**63 for "no limit".
 _NO_LIMIT_BYTES = 1 << 60
+# The name of one part of a split model: the library finds the others by it.
+_PART_NAME = re.compile(r"(.*)-\d{5}-of-(\d{5})\.gguf")
 
 
 @attrs.frozen(kw_only=True)
@@ -37,6 +40,19 @@ def available_memory(root: Path = Path("/")) -> MemoryLimit | None:
     """
     limits = [*_system_limit(root), *_control_group_limits(root)]
     return min(limits, key=lambda limit: limit.available_bytes, default=None)
+
+
+def model_file_bytes(path: Path) -> int:
+    """Bytes of a model's file, or of all the parts that are there when its name is that of one part of a split model.
+
+    Source of the naming: ``llama_split_path`` of llama.cpp, ``<prefix>-00001-of-00003.gguf``.
+    """
+    match = _PART_NAME.fullmatch(path.name)
+    if match is None:
+        return path.stat().st_size
+    prefix, count = match[1], int(match[2])
+    parts = (path.with_name(f"{prefix}-{number:05}-of-{count:05}.gguf") for number in range(1, count + 1))
+    return sum(part.stat().st_size for part in parts if part.is_file())
 
 
 def require_memory(

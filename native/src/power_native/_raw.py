@@ -146,12 +146,11 @@ class power_model_info(Structure):
     add_bos: int
     bos: int
     eos: int
-    eot: int
     mask: int
     has_layer_taps: int
     has_nextn_rows: int
     n_embd_in: int
-    n_params: int
+    reserved: int
     size_bytes: int
     architecture: bytes
     description: bytes
@@ -168,12 +167,11 @@ class power_model_info(Structure):
         ("add_bos", c_uint32),
         ("bos", c_int32),
         ("eos", c_int32),
-        ("eot", c_int32),
         ("mask", c_int32),
         ("has_layer_taps", c_uint32),
         ("has_nextn_rows", c_uint32),
         ("n_embd_in", c_int32),
-        ("n_params", c_uint64),
+        ("reserved", c_uint32),
         ("size_bytes", c_uint64),
         ("architecture", c_char * 64),
         ("description", c_char * 128),
@@ -193,8 +191,6 @@ class power_context_params(Structure):
     flash_attention: int
     output_rows: int
     causal: int
-    full_swa: int
-    reserved: int
     other: Any
 
     _fields_ = (
@@ -208,8 +204,6 @@ class power_context_params(Structure):
         ("flash_attention", c_int32),
         ("output_rows", c_uint32),
         ("causal", c_uint32),
-        ("full_swa", c_uint32),
-        ("reserved", c_uint32),
         ("other", c_void_p),
     )
 

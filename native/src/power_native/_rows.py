@@ -78,12 +78,16 @@ class RowBuffer:
         self._place(0, n_rows, start_pos, seq_id, logits)
         if tokens is not None:
             self._put_tokens(0, n_rows, tokens)
+        else:
+            self.raw.tokens = None
         self.raw.n_rows = n_rows
         return n_rows
 
-    def use_tokens(self) -> None:
-        """Point the library at the tokens again, after an evaluation of embedding rows only."""
-        self.raw.tokens = self._token_pointer
+    def use_tokens_only(self) -> None:
+        """Point the library at the tokens again and at no float rows, after an evaluation of ``fill_one``'s rows."""
+        raw = self.raw
+        raw.embeddings = raw.states = None
+        raw.tokens = self._token_pointer
 
     def _put_tokens(self, start: int, end: int, tokens: Sequence[int]) -> None:
         try:

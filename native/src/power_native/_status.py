@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ctypes import sizeof
+from ctypes import byref, sizeof
 from pathlib import Path
+from typing import Any
 
 from power_core.errors import (
     Cancelled,
@@ -61,6 +62,21 @@ def new_error() -> _raw.power_error:
     error = _raw.power_error()
     error.size = sizeof(_raw.power_error)
     return error
+
+
+def call(functions: Any, library: Path, symbol: str, *arguments: object) -> None:
+    """Call ``symbol(*arguments, err)`` with an error buffer of its own; raise the typed error of a failure.
+
+    Args:
+        functions: The library's functions by name.
+        library: Path of the library, for the message.
+        symbol: The function to call.
+        arguments: All of its arguments but the last, which is the error buffer.
+    """
+    error = new_error()
+    status = getattr(functions, symbol)(*arguments, byref(error))
+    if status:
+        raise error_for(symbol, status, error, library)
 
 
 def error_for(symbol: str, status: int, error: _raw.power_error, library: Path) -> PowerError:

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from power_core.errors import ConfigError, NativeCallError
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.target import Kernels
 from power_core.tokens import LogitsRows, SeqId, SequenceRows, TapRequest, Taps, TokenId
 from power_native import _raw
 from power_native._memory import SequenceMemory
 from power_native._rows import FloatInput, FloatRows, RowBuffer
-from power_native._status import error_for, new_error
 from power_native.sampler import open_sampler
 
 if TYPE_CHECKING:
@@ -48,18 +48,20 @@ class NativeContext(SequenceMemory):
         self._ctx_tokens = int(parameters.ctx_tokens)
         self._n_vocab = model.info.n_vocab
         self._n_embd = model.info.n_embd
+        self._exact_decode = model.settings.arithmetic == "exact"
         try:
+            if self._exact_decode:
+                self._require_exact()
             self._granted = self._read_granted()
             self._open_taps()
         except BaseException:
             self.close()
             raise
-        self._exact_decode = model.settings.arithmetic == "exact"
         self._exact_now = bool(self._granted.exact)
         self._rows = RowBuffer(capacity_rows=self.batch_rows, ctx_tokens=self._ctx_tokens)
         self._embeddings = FloatInput("embeddings", capacity_rows=self.batch_rows, width=embedding_width)
         self._states = FloatInput("states", capacity_rows=self.batch_rows, width=self._n_embd)
-        self._logits_row = ctypes.c_float * self._n_vocab
+        self._logits_row: Any = ctypes.c_float * self._n_vocab
         self._logits_pointer = _FLOATS()
         self._logits_ref = ctypes.byref(self._logits_pointer)
         self._token = ctypes.c_int32()
@@ -166,19 +168,12 @@ class NativeContext(SequenceMemory):
         """
         if not self._gate.enter(False):
             self._refuse("evaluate_inputs")
-        raw = self._rows.raw
         try:
             n_rows = self._rows.fill_one(tokens, embeddings, start_pos=start_pos, seq_id=seq_id, logits=logits)
-            if embeddings is not None:
-                raw.embeddings = self._embeddings.place(embeddings, n_rows)
-            if states is not None:
-                raw.states = self._states.place(states, n_rows)
-            if tokens is None:
-                raw.tokens = None
+            self._place_floats(embeddings, states, n_rows)
             self._run(kernels)
         finally:
-            raw.embeddings = raw.states = None
-            self._rows.use_tokens()
+            self._rows.use_tokens_only()
             self._gate.leave()
 
     def set_nextn_head(self, head: int) -> None:
@@ -188,9 +183,14 @@ class NativeContext(SequenceMemory):
     # ---------------------------------------------------------------------------------------------------------- outputs
 
     def logits(self, row: int) -> NDArray[np.float32]:
-        """Read-only view float32[n_vocab] of a row of the last evaluation; valid until the next one and until close."""
+        """Read-only view float32[n_vocab] of a row of the last evaluation; valid until the next one.
+
+        The view keeps the context from being collected. It does not keep it open: after ``close`` of the context or of
+        its model, reading the view is undefined.
+        """
         self._call("power_logits", row, self._logits_ref)
         row_array = self._logits_row.from_address(ctypes.addressof(self._logits_pointer.contents))
+        row_array.context = self  # the view's base is this array
         view = np.frombuffer(memoryview(row_array), np.float32)
         view.flags.writeable = False
         return view
@@ -244,6 +244,13 @@ class NativeContext(SequenceMemory):
 
     # --------------------------------------------------------------------------------------------------------- internal
 
+    def _place_floats(self, embeddings: FloatRows | None, states: FloatRows | None, n_rows: int) -> None:
+        raw = self._rows.raw
+        if embeddings is not None:
+            raw.embeddings = self._embeddings.place(embeddings, n_rows)
+        if states is not None:
+            raw.states = self._states.place(states, n_rows)
+
     def _run(self, kernels: Kernels) -> None:
         exact = self._exact_decode and kernels == "decode"
         if exact != self._exact_now:
@@ -255,6 +262,21 @@ class NativeContext(SequenceMemory):
         rows = np.empty((max(n_rows, 0), self._n_embd), np.float32)
         self._call(symbol, *arguments, first_row, n_rows, _address(rows))
         return rows
+
+    def _require_exact(self) -> None:
+        """Switch exact arithmetic on once, so that what cannot compute it is refused before the first token."""
+        try:
+            self._call("power_context_set_exact", 1)
+        except NativeCallError as error:
+            if error.status != _raw.POWER_UNSUPPORTED:
+                raise
+            raise ConfigError(
+                f"exact arithmetic is not possible here: {error}",
+                field="arithmetic",
+                value="exact",
+                allowed="fast",
+                hint="use `--arithmetic fast`",
+            ) from error
 
     def _read_granted(self) -> _raw.power_context_info:
         granted = _raw.power_context_info(size=ctypes.sizeof(_raw.power_context_info))
@@ -276,13 +298,8 @@ class NativeContext(SequenceMemory):
 def _open(model: NativeModel, parameters: _raw.power_context_params, other: NativeContext | None) -> object:
     if other is not None:
         parameters.other = other._pointer("power_context_open")
-    context, error = ctypes.c_void_p(), new_error()
-    status = model._functions.power_context_open(
-        model._pointer("power_context_open"), ctypes.byref(parameters), ctypes.byref(context), ctypes.byref(error)
-    )
-    if status:
-        raise error_for("power_context_open", status, error, model._library.path)
-    return context
+    pointer = model._pointer("power_context_open")
+    return model._library.open_handle("power_context_open", pointer, ctypes.byref(parameters))
 
 
 def _address(rows: FloatRows) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -94,12 +95,7 @@ class NextnChain:
             The tokens, and their probabilities float32[n] as an owned copy, None when they were not asked for.
         """
         if not 1 <= max_tokens <= self._max_tokens:
-            raise ConfigError(
-                f"`max_tokens` is {max_tokens!r}, expected 1..{self._max_tokens}",
-                field="max_tokens",
-                value=max_tokens,
-                allowed=f"1..{self._max_tokens}",
-            )
+            self._refuse_count(max_tokens)
         self._state[:] = state
         chain = self._chain
         chain.seq_id, chain.first_pos, chain.token = seq_id, first_pos, token
@@ -108,3 +104,11 @@ class NextnChain:
         self.context._call("power_draft_chain", self._chain_ref)
         count = chain.out_count
         return self._tokens[:count], self._probabilities[:count].copy() if probabilities else None
+
+    def _refuse_count(self, max_tokens: int) -> NoReturn:
+        raise ConfigError(
+            f"`max_tokens` is {max_tokens!r}, expected 1..{self._max_tokens}",
+            field="max_tokens",
+            value=max_tokens,
+            allowed=f"1..{self._max_tokens}",
+        )

@@ -9,7 +9,6 @@ import attrs
 
 from power_native import _raw
 from power_native._loader import LibraryInfo, library
-from power_native._status import error_for, new_error
 
 DeviceKind: TypeAlias = Literal["cpu", "gpu", "integrated-gpu", "accelerator"]
 _KINDS: tuple[DeviceKind, ...] = ("cpu", "gpu", "integrated-gpu", "accelerator")
@@ -27,7 +26,13 @@ class DeviceInfo:
 
 
 def library_info() -> LibraryInfo:
-    """Open the library, if it is not open yet, and return its facts; raises as ``load_library``."""
+    """Open the library, if it is not open yet, and return its facts.
+
+    Raises:
+        LibraryNotFoundError: there is no library, or it cannot be opened.
+        AbiMismatchError: it belongs to another version of this package.
+        NativeError: it was compiled for another CPU.
+    """
     return library().info
 
 
@@ -44,20 +49,14 @@ def device_memory_bytes() -> int:
 
 def log_tail(capacity_bytes: int = 4096) -> str:
     """The last bytes of the library's own log."""
-    owner = library()
-    buffer, written, error = ctypes.create_string_buffer(capacity_bytes), ctypes.c_uint32(), new_error()
-    status = owner.functions.power_log_tail(buffer, capacity_bytes, ctypes.byref(written), ctypes.byref(error))
-    if status:
-        raise error_for("power_log_tail", status, error, owner.path)
+    buffer, written = ctypes.create_string_buffer(capacity_bytes), ctypes.c_uint32()
+    library().call("power_log_tail", buffer, capacity_bytes, ctypes.byref(written))
     return buffer.raw[: written.value].decode("utf-8", "replace")
 
 
 def _device(index: int) -> DeviceInfo:
-    owner = library()
-    raw, error = _raw.power_device_info(size=ctypes.sizeof(_raw.power_device_info)), new_error()
-    status = owner.functions.power_device_get(index, ctypes.byref(raw), ctypes.byref(error))
-    if status:
-        raise error_for("power_device_get", status, error, owner.path)
+    raw = _raw.power_device_info(size=ctypes.sizeof(_raw.power_device_info))
+    library().call("power_device_get", index, ctypes.byref(raw))
     return DeviceInfo(
         name=raw.name.decode("utf-8", "replace"),
         description=raw.description.decode("utf-8", "replace"),

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import attrs
 
-from power_core.errors import ArtifactNotFoundError, ConfigError, NativeCallError
+from power_core.errors import ArtifactNotFoundError, ConfigError, NativeCallError, PowerError
 from power_core.target import ContextSettings, ModelInfo, ModelSettings
 from power_core.tokens import TokenId
 from power_native import _raw
@@ -17,8 +17,7 @@ from power_native._context_budget import least_context_bytes
 from power_native._context_params import draft_parameters, target_parameters
 from power_native._handles import SharedHandle
 from power_native._loader import Library, library
-from power_native._memory_budget import available_memory, require_memory
-from power_native._status import error_for, new_error
+from power_native._memory_budget import available_memory, model_file_bytes, require_memory
 from power_native.context import NativeContext
 from power_native.info import device_memory_bytes
 from power_native.vocabulary import NativeVocabulary
@@ -32,17 +31,15 @@ class NativeTraits:
 
     Attributes:
         mask_token: The vocabulary's mask token, None when it has none.
-        end_of_turn: The vocabulary's end-of-turn token, None when it has none.
         has_layer_taps: The architecture exposes layer inputs.
         has_nextn_rows: The architecture exposes multi-token-prediction state rows.
-        n_params: Number of weights.
+        n_embd_in: Elements of one embedding row that a draft context of the model takes.
     """
 
     mask_token: TokenId | None
-    end_of_turn: TokenId | None
     has_layer_taps: bool
     has_nextn_rows: bool
-    n_params: int
+    n_embd_in: int
 
 
 class NativeModel(SharedHandle):
@@ -71,7 +68,7 @@ class NativeModel(SharedHandle):
 
         Raises:
             ArtifactNotFoundError: ``settings.path`` is not a regular file.
-            OutOfMemoryError: the file is larger than the memory that is available.
+            OutOfMemoryError: the file, with all parts of a split one, is larger than the memory that is available.
             ModelLoadError: the library refused the file; its text and log are in the error.
         """
         path = settings.path
@@ -105,8 +102,8 @@ class NativeModel(SharedHandle):
         """Open a context for the target.
 
         Raises:
-            ConfigError: a value is out of range, ``batch_rows`` is below ``snapshots + 2`` (named ``num_batch``), or
-                flash attention is off under exact arithmetic.
+            ConfigError: a value is out of range, ``batch_rows`` is below ``snapshots + 2`` (named ``num_batch``), flash
+                attention is off under exact arithmetic, or a backend of the context has no exact arithmetic.
             OutOfMemoryError: the context does not fit.
             NativeCallError: the library refused, e.g. taps that the architecture does not have.
         """
@@ -127,7 +124,8 @@ class NativeModel(SharedHandle):
             threads: Compute threads; 0 lets the library choose.
 
         Raises:
-            ConfigError: the model was loaded without its multi-token-prediction layers.
+            ConfigError: the model was loaded without its multi-token-prediction layers, or as ``open_context``.
+            OutOfMemoryError: the context does not fit.
         """
         if self._info.n_layer_nextn == 0:
             raise ConfigError(
@@ -144,6 +142,7 @@ class NativeModel(SharedHandle):
             output_rows=target.sequences,
         )
         parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_NEXTN)
+        self._require_fit(parameters)
         return NativeContext(self, parameters, other=target)
 
     def open_draft_context(
@@ -160,8 +159,23 @@ class NativeModel(SharedHandle):
             settings: As for a target.
             target: The target's context when the draft shares its embeddings, head or memory; closed after this one.
             causal: False lets every row of a block see every other.
-            embedding_width: Elements of one embedding row the draft takes; 0 when it takes tokens only.
+            embedding_width: Elements of one embedding row the draft takes, ``traits.n_embd_in``; 0 when it takes tokens
+                only.
+
+        Raises:
+            ConfigError: another ``embedding_width``, or as ``open_context``.
+            OutOfMemoryError: the context does not fit.
+            NativeCallError: the library refused.
         """
+        width = self._traits.n_embd_in
+        if embedding_width not in (0, width):
+            raise ConfigError(
+                f"`embedding_width` is {embedding_width!r}, but the model {str(self.settings.path)!r} takes embedding "
+                f"rows of {width} elements",
+                field="embedding_width",
+                value=embedding_width,
+                allowed=f"0, {width}",
+            )
         parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_DRAFT, causal=causal)
         self._require_fit(parameters)
         return NativeContext(self, parameters, taps=settings.taps, other=target, embedding_width=embedding_width)
@@ -202,7 +216,7 @@ class NativeModel(SharedHandle):
 
 def _require_fit(path: Path, gpu_layers: int) -> None:
     require_memory(
-        path.stat().st_size,
+        model_file_bytes(path),
         f"the model {str(path)!r}",
         hint="use a smaller quantisation of the model, or free memory",
         limit=available_memory(),
@@ -231,16 +245,15 @@ def _load(owner: Library, settings: ModelSettings, progress: Progress | None) ->
         use_mlock=settings.use_mlock,
         progress=_raw.power_progress(on_progress),
     )
-    model, error = ctypes.c_void_p(), new_error()
-    status = owner.functions.power_model_open(
-        os.fsencode(settings.path), ctypes.byref(parameters), ctypes.byref(model), ctypes.byref(error)
-    )
+    try:
+        model = owner.open_handle("power_model_open", os.fsencode(settings.path), ctypes.byref(parameters))
+    except PowerError:
+        if raised:
+            raise raised[0] from None
+        raise
     if raised:
-        if not status:
-            owner.functions.power_model_close(model)
+        owner.functions.power_model_close(model)
         raise raised[0]
-    if status:
-        raise error_for("power_model_open", status, error, owner.path)
     return model
 
 
@@ -266,10 +279,9 @@ def _model_info(raw: _raw.power_model_info, chat_template: str | None) -> ModelI
 def _traits(raw: _raw.power_model_info) -> NativeTraits:
     return NativeTraits(
         mask_token=_token(raw.mask),
-        end_of_turn=_token(raw.eot),
         has_layer_taps=bool(raw.has_layer_taps),
         has_nextn_rows=bool(raw.has_nextn_rows),
-        n_params=raw.n_params,
+        n_embd_in=raw.n_embd_in,
     )
 
 

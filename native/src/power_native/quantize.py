@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import tempfile
 from pathlib import Path
 
 from power_core.errors import ArtifactNotFoundError, ConfigError
 from power_native._loader import library
-from power_native._status import error_for, new_error
 
 
 def quantize(path_in: Path, path_out: Path, type_name: str, *, threads: int = 0, pure: bool = False) -> None:
@@ -35,16 +33,12 @@ def quantize(path_in: Path, path_out: Path, type_name: str, *, threads: int = 0,
             field="path_out",
             value=str(path_out),
         )
-    owner, error = library(), new_error()
+    owner = library()
     descriptor, name = tempfile.mkstemp(prefix=f".{path_out.name}.", suffix=".part", dir=path_out.parent)
     os.close(descriptor)
     temporary = Path(name)
     try:
-        status = owner.functions.power_quantize(
-            os.fsencode(path_in), os.fsencode(temporary), type_name.encode(), threads, pure, ctypes.byref(error)
-        )
-        if status:
-            raise error_for("power_quantize", status, error, owner.path)
+        owner.call("power_quantize", os.fsencode(path_in), os.fsencode(temporary), type_name.encode(), threads, pure)
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path_out)
     finally:

@@ -11,7 +11,6 @@ from power_core.sampler import Sampler, SamplingSettings
 from power_core.tokens import TokenId
 from power_native import _raw
 from power_native._handles import NativeHandle
-from power_native._status import error_for, new_error
 
 if TYPE_CHECKING:
     from power_native.context import NativeContext
@@ -121,16 +120,18 @@ def _open(context: NativeContext, settings: SamplingSettings) -> object:
         repeat_penalty=settings.repeat_penalty,
         frequency_penalty=settings.frequency_penalty,
         presence_penalty=settings.presence_penalty,
-        repeat_last_n=settings.repeat_last_n,
+        repeat_last_n=_window_tokens(context, settings),
         seed=settings.seed,
     )
-    sampler, error = ctypes.c_void_p(), new_error()
-    status = context._functions.power_sampler_open(
-        context.model._pointer("power_sampler_open"),
-        ctypes.byref(parameters),
-        ctypes.byref(sampler),
-        ctypes.byref(error),
-    )
-    if status:
-        raise error_for("power_sampler_open", status, error, context._library.path)
-    return sampler
+    model = context.model._pointer("power_sampler_open")
+    return context._library.open_handle("power_sampler_open", model, ctypes.byref(parameters))
+
+
+def _window_tokens(context: NativeContext, settings: SamplingSettings) -> int:
+    """Tokens the penalties look back on: -1 means the whole context, and no window is larger than it.
+
+    The library allocates the window at once and every snapshot copies it.
+    """
+    if settings.repeat_last_n < 0:
+        return context.ctx_tokens
+    return min(settings.repeat_last_n, context.ctx_tokens)

@@ -28,7 +28,6 @@ class CompileJob:
     Attributes:
         project: The folder that holds CMakeLists.txt and shim/.
         work: The folder of the cache that holds `llama.cpp` (patched); keeps the objects for the next build.
-        prefix: Receives `power_native/libpower_native.*` and `power_native/licenses/`.
         key: The content key, compiled into the build info.
         source_suffix: Follows llama.cpp's commit in the build info.
         toolchain: The compilers.
@@ -37,15 +36,19 @@ class CompileJob:
 
     project: Path
     work: Path
-    prefix: Path
     key: str
     source_suffix: str
     toolchain: Toolchain
     env: Mapping[str, str]
 
 
-def compile_library(job: CompileJob, progress: Progress) -> None:
+def compile_library(job: CompileJob, prefix: Path, progress: Progress) -> None:
     """Configure, compile and install one library.
+
+    Args:
+        job: What to build.
+        prefix: Receives `power_native/libpower_native.*` and `power_native/licenses/`.
+        progress: Shows what goes on.
 
     Raises:
         BuildError: CMake or a compiler failed; the last lines of the log are on stderr and the log stays in `work`.
@@ -68,7 +71,7 @@ def compile_library(job: CompileJob, progress: Progress) -> None:
     env = _build_environment(job.env)
     _run_logged([*configure, *parse_cmake_args(job.env)], env, log, progress, "configuring")
     _run_logged([cmake, "--build", str(build), "--target", "power_native"], env, log, progress, "compiling llama.cpp")
-    install = [cmake, "--install", str(build), "--component", "power_native", "--strip", "--prefix", str(job.prefix)]
+    install = [cmake, "--install", str(build), "--component", "power_native", "--strip", "--prefix", str(prefix)]
     _run_logged(install, env, log, progress, "installing")
 
 

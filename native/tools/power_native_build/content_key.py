@@ -19,6 +19,8 @@ FLAG_VARIABLES = (
     "CUDAARCHS",
     "MACOSX_DEPLOYMENT_TARGET",
 )
+# The files of this folder that decide which source is compiled and with which flags.
+RECIPE_FILES = ("archive.py", "compiling.py", "patching.py")
 KEY_DIGITS = 24
 
 
@@ -38,9 +40,9 @@ def base_key(project: Path, source_digest: str, toolchain: Toolchain, env: Mappi
     """
     facts = [
         ("source", source_digest),
-        *_contents(
-            [project / "CMakeLists.txt", project / "UPSTREAM.toml", *sorted((project / "patches").glob("*.patch"))]
-        ),
+        *_contents([project / "CMakeLists.txt", project / "UPSTREAM.toml"]),
+        *_contents(sorted((project / "patches").glob("*.patch"))),
+        *_contents(project / "tools" / "power_native_build" / name for name in RECIPE_FILES),
         ("toolchain", toolchain.fingerprint),
         ("compilers", shlex.join([*toolchain.c_compiler, *toolchain.cxx_compiler])),
         ("arguments", "\n".join(parse_cmake_args(env))),

@@ -14,13 +14,13 @@ from power_native_build.compiling import CompileJob, compile_library
 from power_native_build.content_key import base_key, content_key, parse_cmake_args
 from power_native_build.patching import apply_patches
 from power_native_build.progress import Progress
-from power_native_build.toolchain import find_toolchain
+from power_native_build.toolchain import Toolchain, find_toolchain
 from power_native_build.upstream import Upstream, read_upstream
 
 RECORD = "_build.json"
 LIBRARIES_KEPT = 8
 
-Compile = Callable[[CompileJob, Progress], None]
+Compile = Callable[[CompileJob, Path, Progress], None]
 
 
 def finished_library(
@@ -48,31 +48,20 @@ def finished_library(
         toolchain = find_toolchain(env, parse_cmake_args(env))
         upstream = read_upstream(project / "UPSTREAM.toml")
         source = locate_source(upstream, env)
-        base = base_key(project, source.digest, toolchain, env)
-        key = content_key(base, project)
         root = cache_root(env)
-        entry = root / "native" / key
-        work = root / "build" / base
-        with locked(root / "build" / f"{base}.lock"):
+        job = _plan(project, root / "build", source, toolchain, env)
+        entry = root / "native" / job.key
+        with locked(_lock_of(job.work)):
             if is_intact(entry):
                 os.utime(entry)
                 return entry
-            _prepare_source(work / "llama.cpp", project, source, upstream, root / "sources", progress, download)
+            _prepare_source(job, source, upstream, root / "sources", progress, download)
             with scratch_folder(root / "native") as scratch:
-                job = CompileJob(
-                    project=project,
-                    work=work,
-                    prefix=scratch / "new",
-                    key=key,
-                    source_suffix=source.suffix,
-                    toolchain=toolchain,
-                    env=env,
-                )
-                compile_with(job, progress)
-                _record(job, upstream)
-                put_in_place(job.prefix, entry)
+                compile_with(job, scratch / "new", progress)
+                _record(job, scratch / "new", upstream)
+                put_in_place(scratch / "new", entry)
         keep_newest(root / "native", LIBRARIES_KEPT)
-        _remove_idle_builds(root / "build", keep=work)
+        _remove_idle_builds(root / "build", keep=job.work)
         return entry
 
 
@@ -86,26 +75,37 @@ def is_intact(entry: Path) -> bool:
         return False
 
 
+def _plan(project: Path, builds: Path, source: Source, toolchain: Toolchain, env: Mapping[str, str]) -> CompileJob:
+    base = base_key(project, source.digest, toolchain, env)
+    return CompileJob(
+        project=project,
+        work=builds / base,
+        key=content_key(base, project),
+        source_suffix=source.suffix,
+        toolchain=toolchain,
+        env=env,
+    )
+
+
+def _lock_of(work: Path) -> Path:
+    return work.with_name(f"{work.name}.lock")
+
+
 def _prepare_source(
-    folder: Path,
-    project: Path,
-    source: Source,
-    upstream: Upstream,
-    sources: Path,
-    progress: Progress,
-    download: Download | None,
+    job: CompileJob, source: Source, upstream: Upstream, sources: Path, progress: Progress, download: Download | None
 ) -> None:
-    """Put the patched source at `folder`, whole or not at all; one that is there is complete."""
+    """Put the patched source into the job's folder, whole or not at all; one that is there is complete."""
+    folder = job.work / "llama.cpp"
     if folder.exists():
         return
     with scratch_folder(folder.parent) as scratch:
         unpack_source(source, upstream, sources, scratch / "llama.cpp", progress, download)
-        apply_patches(scratch / "llama.cpp", sorted((project / "patches").glob("*.patch")))
+        apply_patches(scratch / "llama.cpp", sorted((job.project / "patches").glob("*.patch")))
         put_in_place(scratch / "llama.cpp", folder)
 
 
-def _record(job: CompileJob, upstream: Upstream) -> None:
-    folder = job.prefix / "power_native"
+def _record(job: CompileJob, prefix: Path, upstream: Upstream) -> None:
+    folder = prefix / "power_native"
     library = next(folder.glob("libpower_native.*"))
     record = {
         "library": library.name,
@@ -123,7 +123,7 @@ def _remove_idle_builds(builds: Path, *, keep: Path) -> None:
     for folder in builds.iterdir():
         if folder == keep or not folder.is_dir() or folder.name.startswith("."):
             continue
-        with (builds / f"{folder.name}.lock").open("w") as stream:
+        with _lock_of(folder).open("w") as stream:
             try:
                 fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -20,7 +20,7 @@ BELOW = "\033D\033[A\0337\033[B\r\033[K{}\0338"
 
 
 class Progress:
-    """Keeps one line with the current step and the seconds so far.
+    """Keeps one line with the current step and the seconds so far. A terminal that fails never fails the build.
 
     The line is redrawn below the cursor of the controlling terminal; without a terminal it is written to stderr every
     ten seconds. Nothing is shown outside the `with` block.
@@ -45,8 +45,10 @@ class Progress:
         self._stop.set()
         self._ticker.join()
         if self._terminal is not None:
-            self._write_below("")
-            self._terminal.close()
+            with contextlib.suppress(OSError):
+                self._write_below("")
+            with contextlib.suppress(OSError):
+                self._terminal.close()
             self._terminal = None
 
     def step(self, text: str) -> None:
@@ -55,11 +57,14 @@ class Progress:
 
     def _tick(self) -> None:
         while not self._stop.wait(STDERR_INTERVAL_S if self._terminal is None else TERMINAL_INTERVAL_S):
-            line = f"power-native: {self._text} {time.monotonic() - self._started_s:.0f} s"
-            if self._terminal is None:
-                print(line, file=sys.stderr, flush=True)
-            else:
-                self._write_below(line)
+            with contextlib.suppress(OSError):
+                self._show(f"power-native: {self._text} {time.monotonic() - self._started_s:.0f} s")
+
+    def _show(self, line: str) -> None:
+        if self._terminal is None:
+            print(line, file=sys.stderr, flush=True)
+        else:
+            self._write_below(line)
 
     def _write_below(self, line: str) -> None:
         if self._terminal is not None:

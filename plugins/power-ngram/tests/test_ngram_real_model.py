@@ -10,7 +10,7 @@ from power_core.opening import open_session
 
 pytestmark = [pytest.mark.native, pytest.mark.real_model]
 
-README = Path(__file__).resolve().parents[3] / "README.md"
+DECISIONS = Path(__file__).resolve().parents[3] / "docs" / "decisions"
 
 
 @pytest.fixture(scope="session")
@@ -21,8 +21,8 @@ def gemma():
 
 
 def prompt_of(length):
-    """A real text that asks for itself: the start of the README, twice the head of it."""
-    text = README.read_text(encoding="utf-8")
+    """A real text that asks for itself: some pages, and the beginning of the first again."""
+    text = "\n\n".join(page.read_text(encoding="utf-8") for page in sorted(DECISIONS.glob("000[45]*.md")))
     return text[:length] + "\n\n" + text[: length // 3]
 
 

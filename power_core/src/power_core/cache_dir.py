@@ -18,12 +18,12 @@ def cache_dir() -> Path:
         ConfigError: no variable is set and the home folder is unknown.
     """
     chosen = os.environ.get("POWER_CACHE_DIR")
-    if chosen:
-        return Path(chosen).expanduser().absolute()
     xdg = os.environ.get("XDG_CACHE_HOME")
-    if xdg and Path(xdg).is_absolute():
-        return Path(xdg) / "power"
     try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        if xdg and Path(xdg).is_absolute():
+            return Path(xdg) / "power"
         return Path.home() / ".cache" / "power"
     except RuntimeError as error:
         raise ConfigError(

@@ -94,5 +94,5 @@ def call_drafter(operation: str, call: Callable[[], Result]) -> Result:
     except Exception as error:
         raise TransactionAborted(
             f"the drafter failed in `{operation}`: {error!r}",
-            hint="nothing of the round was kept; continue with `session.resume()` or choose another strategy",
+            hint="nothing of the round was kept; report it to the plugin's author, or run with `--spec off`",
         ) from error

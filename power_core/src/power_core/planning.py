@@ -72,10 +72,13 @@ def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapReques
     if settings.batch is not None and settings.batch > ctx_tokens:
         raise _refused("batch", settings.batch, f"at most ctx ({ctx_tokens})")
     snapshots = min(draft_max, settings.snapshots) if info.recurrent else 0
+    smallest = minimum_batch_rows(draft_max)
+    if ctx_tokens < smallest:
+        raise _refused("ctx", ctx_tokens, f"at least draft_max + 2 ({smallest})")
     batch_rows = settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens)
     return ContextSettings(
         ctx_tokens=ctx_tokens,
-        batch_rows=max(batch_rows, minimum_batch_rows(draft_max), snapshots + 2),
+        batch_rows=max(batch_rows, smallest),
         output_rows=draft_max + 1,
         snapshots=snapshots,
         threads=threads_in_force(settings),

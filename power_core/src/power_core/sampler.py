@@ -18,6 +18,7 @@ class SamplingSettings:
     """How the target chooses. Defaults are greedy. Order: penalties, top-k, typical, top-p, min-p, temperature, draw.
 
     ``top_k`` 0, ``top_p`` 1.0, ``min_p`` 0.0, ``typical_p`` 1.0 and penalties 1.0 / 0.0 / 0.0 are off.
+    ``repeat_last_n`` -1 is the context's size; larger values than that are clamped to it.
     """
 
     temperature: float = 0.0

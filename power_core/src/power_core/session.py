@@ -217,7 +217,7 @@ class Session:
                 field="prompt",
                 value=len(tokens),
                 allowed=f"1..{self.context.ctx_tokens}",
-                hint="shorten the prompt or open the session with a larger `ctx`",
+                hint="shorten the prompt or take a larger context (`ctx`, `--ctx`, `num_ctx`)",
             )
         return tokens
 

@@ -27,6 +27,8 @@ from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, TokenId
 from power_core.verify import VerifiedBlock, verify_block
 
+PLUGIN_HINT = "report it to the plugin's author; `--spec off` runs without the plugin"
+
 
 class TransactionState(Enum):
     """Where a transaction stands."""
@@ -208,14 +210,18 @@ class VerifyTransaction:
             raise PluginContractError(
                 f"the drafter proposed {len(proposal.tokens)} tokens, at most {request.limit_tokens} were asked for",
                 hook="propose",
+                hint=PLUGIN_HINT,
             )
         if proposal.seq_id != request.seq_id:
             raise PluginContractError(
-                f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for", hook="propose"
+                f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for",
+                hook="propose",
+                hint=PLUGIN_HINT,
             )
         for token in proposal.tokens:
             if not isinstance(token, Integral) or not 0 <= token < self._parts.n_vocab:
                 raise PluginContractError(
                     f"the drafter proposed token {token!r}, the vocabulary has ids 0..{self._parts.n_vocab - 1}",
                     hook="propose",
+                    hint=PLUGIN_HINT,
                 )

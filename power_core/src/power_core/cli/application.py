@@ -33,12 +33,8 @@ plugins_app = typer.Typer(help="Look at the installed plugins.", no_args_is_help
 app.add_typer(plugins_app, name="plugins")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, 1, 2 for the user's mistakes, 130 or 141.
-
-    Args:
-        arguments: Words after the program's name; None takes those of the process.
-    """
+def run_application(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status; see ``power_core.cli.main``."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

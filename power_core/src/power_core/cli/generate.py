@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ from power_core.generation import Generation
 from power_core.opening import open_session
 from power_core.report import GenerationResult
 from power_core.session import Session
-from power_core.settings import RequestSettings
+from power_core.settings import RequestSettings, SessionSettings
 
 
 @attrs.frozen(kw_only=True)
@@ -56,13 +57,30 @@ def run_generate(order: GenerateOrder) -> int:
     configuration = resolve(order.flags, order.config)
     prompt = read_prompt(order.prompt, order.prompt_file, order.source)
     stream = order.stream if order.stream is not None else out_is_terminal() and not order.json
-    with ProgressView() as progress, open_session(configuration.session, progress=progress.update) as session:
+    with ProgressView() as progress, _open(configuration.session, progress) as session:
         generation = _start(session, prompt, configuration.request, chat=order.chat, progress=progress)
         with cancel_on_interrupt(generation.cancel):
             result = _decode(generation, progress, configuration.request.max_tokens, stream=stream)
         progress.stop()
         _show(result, streamed=stream, as_json=order.json)
     return EXIT_INTERRUPTED if result.finish_reason == "cancelled" else EXIT_OK
+
+
+def _open(settings: SessionSettings, progress: ProgressView) -> Session:
+    """Open the session; Ctrl-C ends the loading at its next step, outside the library's own frames."""
+    interrupted = threading.Event()
+
+    def on_progress(phase: str, done: int, total: int) -> None:
+        if interrupted.is_set():
+            raise KeyboardInterrupt
+        progress.update(phase, done, total)
+
+    with cancel_on_interrupt(interrupted.set):
+        session = open_session(settings, progress=on_progress)
+    if interrupted.is_set():
+        session.close()
+        raise KeyboardInterrupt
+    return session
 
 
 def _start(

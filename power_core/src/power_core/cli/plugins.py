@@ -39,7 +39,7 @@ def plugin_table(records: list[LoadedPlugin]) -> str:
             record.distribution,
             record.version,
             _api_text(record),
-            ", ".join((*record.strategies, *record.backends)) or "-",
+            ", ".join(dict.fromkeys((*record.strategies, *record.backends))) or "-",
             record.status,
             _error_line(record),
         )

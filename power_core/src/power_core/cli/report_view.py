@@ -53,9 +53,15 @@ def _event_lines(events: list[dict[str, Any]]) -> list[str]:
 
 
 def _event_text(event: dict[str, Any]) -> str:
-    facts = [f"{name} {value}" for name, value in event.items() if name not in ("event", "round", "detail")]
+    facts = [f"{name} {_plain(value)}" for name, value in event.items() if name not in ("event", "round", "detail")]
     place = [f"round {event['round']}"] if event.get("round") else []
     detail = [str(event["detail"])] if "detail" in event else []
     name, details = str(event["event"]), ", ".join([*place, *facts, *detail])
     line = fold_line(f"{name}: {details}" if details else name)
     return line if len(line) <= MAX_EVENT_CHARACTERS else line[:MAX_EVENT_CHARACTERS] + "... see --json"
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {reason}" for name, reason in value.items()) or "nothing"
+    return str(value)

@@ -132,7 +132,7 @@ SETTINGS: tuple[Setting, ...] = (
     _session("draft_p_min", NUMBER, "A draft less probable than this ends the proposal.", key="spec_draft_p_min"),
     _session("snapshots", WHOLE, "S, recurrent-state snapshots for rollback.", key="spec_mtp_recurrent_snapshots"),
     _session("verify_rows", ROWS, "Rows per verification slice, or `all`.", unset="fits the snapshots"),
-    _session("scheduler", WORD, "What decides the number of drafts per round."),
+    _session("scheduler", WORD, "What decides the number of drafts per round; `fixed` is the only one so far."),
     _session(
         "mtp_fr_vocab_size", WHOLE, "Rows of the frequency-reduced MTP head.", key="spec_mtp_fr_vocab_size", unset="off"
     ),

@@ -39,7 +39,7 @@ def _read_key(path: Path, key: str, value: Any) -> tuple[str | None, Any]:
         _require_type(path, key, value, (bool,), "a boolean")
         return _read_switch_key(path, key, value)
     if key not in BY_KEY:
-        raise _unknown_key(path, key)
+        raise _unknown_key(path, key, value)
     setting = BY_KEY[key]
     _require_type(path, key, value, setting.kind.toml_types, setting.kind.expected)
     for item in value if isinstance(value, list) else ():
@@ -103,7 +103,15 @@ def _require_type(path: Path, key: str, value: Any, types: tuple[type, ...], exp
     )
 
 
-def _unknown_key(path: Path, key: str) -> ConfigError:
+def _unknown_key(path: Path, key: str, value: object) -> ConfigError:
+    if isinstance(value, dict):
+        return _file_error(
+            path,
+            f"`[{key}]` is a table; settings stand at the top level",
+            field=key,
+            value=key,
+            hint="remove the table's header and keep its lines",
+        )
     known = {**dict.fromkeys(SWITCH_KEYS), **BY_KEY}
     words = {**{field: setting.key for field, setting in BY_FIELD.items()}, **{name: name for name in known}}
     nearest = difflib.get_close_matches(key.lower().replace("-", "_"), words, n=1, cutoff=0.0)[0]
