@@ -2,7 +2,10 @@
 
 #include "shim_internal.h"
 
-#include <cstring>
+#include <pthread.h>
+
+#include <exception>
+#include <functional>
 
 namespace {
 
@@ -18,6 +21,51 @@ void check_has_tokenizer(const power_model * model) {
     if (llama_vocab_type(model->vocab) == LLAMA_VOCAB_TYPE_NONE) {
         power::fail(POWER_UNSUPPORTED, "the model has no tokenizer, only token ids");
     }
+}
+
+// Some pre-tokenizers are recursive regular expressions that use a few hundred bytes of stack per character of a run.
+// A long run (base64, minified code) would overflow the caller's stack and end the process.
+constexpr size_t kPlainBytes = 1024;
+constexpr size_t kStackBytesPerByte = 1024;
+constexpr size_t kStackBytes = 8u << 20;
+
+struct Job {
+    const std::function<int32_t()> & run;
+    int32_t result;
+    std::exception_ptr error;
+};
+
+void * run_job(void * argument) {
+    Job & job = *static_cast<Job *>(argument);
+    try {
+        job.result = job.run();
+    } catch (...) {
+        job.error = std::current_exception();
+    }
+    return nullptr;
+}
+
+// Run on a thread whose stack is as deep as the text asks for; pages that are not touched cost nothing.
+int32_t run_with_deep_stack(size_t text_bytes, const std::function<int32_t()> & run) {
+    if (text_bytes <= kPlainBytes) {
+        return run();
+    }
+    Job job{run, 0, nullptr};
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_t thread;
+    const int sized = pthread_attr_setstacksize(&attributes, kStackBytes + text_bytes * kStackBytesPerByte);
+    const int started = sized != 0 ? sized : pthread_create(&thread, &attributes, run_job, &job);
+    pthread_attr_destroy(&attributes);
+    if (started != 0) {
+        power::fail(POWER_OUT_OF_MEMORY, "no stack for tokenizing %zu bytes of text in one piece; use a shorter text",
+                    text_bytes);
+    }
+    pthread_join(thread, nullptr);
+    if (job.error) {
+        std::rethrow_exception(job.error);
+    }
+    return job.result;
 }
 
 }  // namespace
@@ -36,8 +84,10 @@ power_status power_tokenize(const power_model * model, const char * text, uint32
             power::fail(POWER_INVALID_ARGUMENT, "`text_bytes` %u or `capacity` %u is out of range", text_bytes,
                         capacity);
         }
-        const int32_t written = llama_tokenize(model->vocab, text, (int32_t) text_bytes, tokens, (int32_t) capacity,
-                                               add_special != 0, parse_special != 0);
+        const int32_t written = run_with_deep_stack(text_bytes, [&] {
+            return llama_tokenize(model->vocab, text, (int32_t) text_bytes, tokens, (int32_t) capacity,
+                                  add_special != 0, parse_special != 0);
+        });
         if (written == INT32_MIN) {
             power::fail(POWER_INVALID_ARGUMENT, "the text of %u bytes has too many tokens", text_bytes);
         }

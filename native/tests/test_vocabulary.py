@@ -1,13 +1,17 @@
 """Text to tokens and back."""
 
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from gguf import GGUFWriter
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from power_core.errors import ConfigError
 from power_core.target import ModelSettings, Vocabulary
+from power_core.testing.models import build_tiny_target
 from power_native import NativeModel
 
 pytestmark = pytest.mark.native
@@ -98,3 +102,22 @@ def test_many_threads_share_one_vocabulary(model_paths):
         with ThreadPoolExecutor(4) as pool:
             results = list(pool.map(lambda _: model.vocabulary.tokenize("the quick brown fox " * 50), range(100)))
     assert all(result == expected for result in results)
+
+
+@pytest.mark.parametrize("pre", ["deepseek-llm", "gpt-4o", "default"])
+def test_a_long_run_of_one_class_does_not_overflow_the_stack(tmp_path, monkeypatch, pre):
+    original = GGUFWriter.add_tokenizer_pre
+    monkeypatch.setattr(GGUFWriter, "add_tokenizer_pre", lambda writer, _: original(writer, pre))
+    path = build_tiny_target(tmp_path / "long.gguf", kind="attention")
+    script = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from power_core.target import ModelSettings\n"
+        "from power_native import NativeModel\n"
+        "with NativeModel.open(ModelSettings(path=Path(sys.argv[1]))) as model:\n"
+        "    for text in ('a' * 60_000, '1' * 60_000, '!' * 60_000):\n"
+        "        tokens = model.vocabulary.tokenize(text)\n"
+        "        assert b''.join(map(model.vocabulary.token_bytes, tokens)).decode() == text\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

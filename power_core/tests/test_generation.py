@@ -5,14 +5,23 @@ from __future__ import annotations
 import contextlib
 import itertools
 import sys
+import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from core_sessions import N_VOCAB, drafts_with_acceptance, fake_context, open_fake_session, random_acceptance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from power_core.errors import NativeCallError, PowerError, PromptError, StateError, TransactionAborted
+from power_core.errors import (
+    NativeCallError,
+    PluginContractError,
+    PowerError,
+    PromptError,
+    StateError,
+    TransactionAborted,
+)
 from power_core.testing.fakes import ScriptedDrafter, plain_decode
 
 PROMPT = [5, 6, 7] * 7
@@ -265,7 +274,7 @@ def test_cancel_keeps_what_was_handed_out_and_resume_goes_on(after, recurrent):
     assert list(session.generate(PROMPT, max_tokens=10).result().tokens) == plain_decode(PROMPT, 10, N_VOCAB)
 
 
-HAND_OVER = ("__next__", "_deliver", "run", "collect")  # from here a token is the caller's
+HAND_OVER = ("__next__", "_next_piece", "_deliver", "run", "collect")  # from here a token is the caller's
 
 
 def interrupt_at(line_number):
@@ -415,3 +424,59 @@ def test_close_frees_everything_once_and_ends_use():
         session.generate(PROMPT)
     with pytest.raises(StateError, match="closed"):
         next(generation)
+
+
+def test_a_second_thread_is_refused_and_harms_nothing():
+    session = open_fake_session(ScriptedDrafter(random_acceptance(2)))
+    refused = []
+
+    def intrude(context):
+        if len(refused) < 4:
+            thread = threading.Thread(target=lambda: refused.extend(errors_of(session)))
+            thread.start()
+            thread.join()
+
+    fake_context(session).before_evaluate = intrude
+    result = session.generate(PROMPT, max_tokens=20).result()
+    assert list(result.tokens) == plain_decode(PROMPT, 20, N_VOCAB)
+    assert set(refused) == {"state.busy"}
+
+
+def errors_of(session):
+    codes = []
+    for call in (session.resume, session.close, lambda: session.generate(PROMPT), lambda: next(session._current)):
+        try:
+            call()
+        except StateError as error:
+            codes.append(error.code)
+    return codes
+
+
+def test_a_request_that_never_started_leaves_nothing_to_resume():
+    session = open_fake_session(None)
+    session.generate(PROMPT, max_tokens=5).result()
+    session.generate(PROMPT[::-1])
+    with pytest.raises(StateError, match="no request"):
+        session.resume()
+
+
+@pytest.mark.parametrize("shape", [tuple, np.asarray, lambda tokens: np.asarray(tokens, np.int32)])
+def test_drafts_and_prompts_may_be_any_sequence_of_integers(shape):
+    drafter = ScriptedDrafter(lambda history, limit: shape(plain_decode(history, limit, N_VOCAB)))
+    result = open_fake_session(drafter).generate(shape(PROMPT), max_tokens=20).result()
+    assert list(result.tokens) == plain_decode(PROMPT, 20, N_VOCAB)
+    assert result.report.accepted_tokens == result.report.drafted_tokens > 0
+
+
+@pytest.mark.parametrize("prompt", [b"ab", {1: 2}, 7, None, [1.5], ["a"], [True, None]])
+def test_a_prompt_of_another_type_is_refused(prompt):
+    with pytest.raises(PromptError):
+        open_fake_session(None).generate(prompt)
+
+
+@pytest.mark.parametrize("answer", [None, [1, 2], "ab"])
+def test_an_answer_that_is_no_proposal_is_the_plugins_fault(answer):
+    drafter = ScriptedDrafter(lambda history, limit: [])
+    drafter.propose = lambda request: answer
+    with pytest.raises(PluginContractError, match="expected a Proposal"):
+        open_fake_session(drafter).generate(PROMPT, max_tokens=9).result()

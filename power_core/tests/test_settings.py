@@ -34,6 +34,9 @@ BAD_SESSION = [
     ("gpu_layers", -2),
     ("mtp_fr_vocab_size", 1_023),
     ("mtp_fr_vocab_size", 1_048_577),
+    ("spec", None),
+    ("model", "a path as text"),
+    ("draft_p_min", "x"),
     ("scheduler", "magic"),
     ("arithmetic", "approximate"),
     ("flash_attention", "maybe"),
@@ -60,7 +63,10 @@ def test_exact_arithmetic_refuses_flash_attention_off():
     assert SessionSettings(flash_attention="off", arithmetic="fast").arithmetic == "fast"
 
 
-@pytest.mark.parametrize(("field", "value"), [("max_tokens", -1), ("max_tokens", 1.5), ("stop", ("",))])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("max_tokens", -1), ("max_tokens", 1.5), ("stop", ("",)), ("stop", (5,)), ("stop", ("\ud800",))],
+)
 def test_a_bad_request_setting_is_refused(field, value):
     with pytest.raises(ConfigError, match=field):
         RequestSettings(**{field: value})
@@ -68,7 +74,18 @@ def test_a_bad_request_setting_is_refused(field, value):
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("temperature", -1.0), ("temperature", math.nan), ("top_p", 1.1), ("min_p", -0.1), ("top_k", -1), ("seed", -1)],
+    [
+        ("temperature", -1.0),
+        ("temperature", math.nan),
+        ("temperature", None),
+        ("temperature", "1"),
+        ("top_k", 1.5),
+        ("seed", True),
+        ("top_p", 1.1),
+        ("min_p", -0.1),
+        ("top_k", -1),
+        ("seed", -1),
+    ],
 )
 def test_a_bad_sampling_setting_is_refused(field, value):
     with pytest.raises(ConfigError, match=field):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from power_core.errors import PowerError, TransactionAborted
+from power_core.errors import PluginContractError, PowerError, TransactionAborted
 from power_core.tokens import CommittedRows, SeqId, TokenId
 
 DrafterCheckpoint: TypeAlias = Any
@@ -96,3 +97,30 @@ def call_drafter(operation: str, call: Callable[[], Result]) -> Result:
             f"the drafter failed in `{operation}`: {error!r}",
             hint="nothing of the round was kept; report it to the plugin's author, or run with `--spec off`",
         ) from error
+
+
+def checked_proposal(proposal: object, request: DraftRequest, n_vocab: int) -> Proposal:
+    """Return the drafter's answer with plain token ids, or blame the plugin: nothing else reaches the target.
+
+    Raises:
+        PluginContractError: no ``Proposal``, another sequence's, too many tokens, or something that is no token id.
+    """
+    if not isinstance(proposal, Proposal):
+        raise _contract_error(f"the drafter answered with {type(proposal).__name__}, expected a Proposal")
+    if proposal.seq_id != request.seq_id:
+        raise _contract_error(f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for")
+    tokens = call_drafter("propose", lambda: list(proposal.tokens))
+    if len(tokens) > request.limit_tokens:
+        raise _contract_error(
+            f"the drafter proposed {len(tokens)} tokens, at most {request.limit_tokens} were asked for"
+        )
+    for token in tokens:
+        if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= token < n_vocab:
+            raise _contract_error(f"the drafter proposed token {token!r}, the vocabulary has ids 0..{n_vocab - 1}")
+    return Proposal(seq_id=proposal.seq_id, tokens=[int(token) for token in tokens], confidence=proposal.confidence)
+
+
+def _contract_error(message: str) -> PluginContractError:
+    return PluginContractError(
+        message, hook="propose", hint="report it to the plugin's author, or run with `--spec off`"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import attrs
 
@@ -46,6 +47,7 @@ class Generation(Iterator[TokenPiece]):
         draft_p_min: float,
         prompt: Sequence[TokenId] | None,
         on_prefill: Callable[[int, int], None] | None = None,
+        gate: threading.RLock,
     ) -> None:
         self._vocabulary = model.vocabulary
         self._parts = parts
@@ -61,13 +63,23 @@ class Generation(Iterator[TokenPiece]):
         self._flushed = False
         self._cancelled = threading.Event()
         self._closed = False
-        self._started_ns = time.perf_counter_ns()
+        self._started_ns = 0
+        self._gate = gate
         self.report = report
 
     def __iter__(self) -> Generation:
         return self
 
     def __next__(self) -> TokenPiece:
+        gate = self._gate
+        if not gate.acquire(blocking=False):
+            raise _busy("next")
+        try:
+            return self._next_piece()
+        finally:
+            gate.release()
+
+    def _next_piece(self) -> TokenPiece:
         if self._closed and self._finish_reason is None:
             raise StateError(
                 "this generation was replaced by a newer request or its session was closed",
@@ -116,6 +128,7 @@ class Generation(Iterator[TokenPiece]):
 
     def _advance(self) -> None:
         """Produce at least one undelivered token, or set the finish reason."""
+        self._started_ns = self._started_ns or time.perf_counter_ns()
         try:
             if self._cancelled.is_set():
                 self._finish("cancelled")
@@ -220,3 +233,24 @@ class Generation(Iterator[TokenPiece]):
 
 def _guarded_process(drafter: Drafter) -> Callable[[CommittedRows], None]:
     return lambda rows: call_drafter("process", lambda: drafter.process(rows))
+
+
+@contextmanager
+def only_one_thread(gate: threading.RLock, operation: str) -> Iterator[None]:
+    """Keep other threads out of a session while one is inside; they are refused at once, nothing queues."""
+    if not gate.acquire(blocking=False):
+        raise _busy(operation)
+    try:
+        yield
+    finally:
+        gate.release()
+
+
+def _busy(operation: str) -> StateError:
+    return StateError(
+        "another thread is using the session",
+        state="busy",
+        operation=operation,
+        hint="use a session from one thread at a time; `cancel` is the one call that others may make",
+        code="state.busy",
+    )

@@ -41,6 +41,11 @@ class TargetSequence:
         """Tokens that the memory holds when the sequence is ready."""
         return len(self.history) - 1
 
+    def forget(self) -> None:
+        """Drop the history; there is nothing to continue until a new prompt was evaluated."""
+        self.history = []
+        self.clean = False
+
     def start(
         self,
         prompt: Sequence[TokenId],
@@ -52,8 +57,7 @@ class TargetSequence:
 
         Every chunk's rows go to ``on_rows``, in order. The caller samples the first token and passes it to ``begin``.
         """
-        self.history = []
-        self.clean = False
+        self.forget()
         self.prompt_tokens = self.handed_out = len(prompt)
         self.context.clear(self.seq_id)
         return self._prefill(prompt, on_rows, on_progress)

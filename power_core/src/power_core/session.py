@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from numbers import Integral
@@ -9,10 +10,11 @@ from types import TracebackType
 from typing import Any
 
 import attrs
+import numpy as np
 
 from power_core.drafter import Drafter
 from power_core.errors import PromptError, StateError
-from power_core.generation import Generation
+from power_core.generation import Generation, only_one_thread
 from power_core.report import Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.scheduling import DraftScheduler, FixedScheduler, GuardedScheduler
@@ -75,6 +77,7 @@ class Session:
         self._parts: Round | None = None
         self._current: Generation | None = None
         self._closed = False
+        self._gate = threading.RLock()
 
     @property
     def strategy(self) -> str:
@@ -113,12 +116,14 @@ class Session:
             PromptError: the prompt is empty or does not fit into the context.
             StateError: the session is closed.
         """
-        self._require_open("generate")
-        request = merge_request(request or RequestSettings(), changes)
-        tokens = self._prompt_tokens(prompt, parse_special=parse_special)
-        self._retire_current()
-        self._replace_sampler(request.sampling)
-        return self._launch(request, tokens, on_prefill)
+        with only_one_thread(self._gate, "generate"):
+            self._require_open("generate")
+            request = merge_request(request or RequestSettings(), changes)
+            tokens = self._prompt_tokens(prompt, parse_special=parse_special)
+            self._retire_current()
+            self._sequence.forget()
+            self._replace_sampler(request.sampling)
+            return self._launch(request, tokens, on_prefill)
 
     def resume(self, request: RequestSettings | None = None, **changes: Any) -> Generation:
         """Continue the last request from its last committed token, with its sampler's state.
@@ -129,19 +134,28 @@ class Session:
         Raises:
             StateError: there is nothing to continue.
         """
-        self._require_open("resume")
-        if self._sampler is None or not self._sequence.history:
-            raise StateError(
-                "there is no request to continue",
-                state="empty",
-                operation="resume",
-                hint="call `generate(prompt)` first",
-            )
-        self._retire_current()
-        return self._launch(merge_request(request or RequestSettings(), changes), None, None)
+        with only_one_thread(self._gate, "resume"):
+            self._require_open("resume")
+            if self._sampler is None or not self._sequence.history:
+                raise StateError(
+                    "there is no request to continue",
+                    state="empty",
+                    operation="resume",
+                    hint="call `generate(prompt)` first",
+                )
+            self._retire_current()
+            return self._launch(merge_request(request or RequestSettings(), changes), None, None)
 
     def close(self) -> None:
-        """Close drafter, context and model, in that order; safe to call twice."""
+        """Close drafter, context and model, in that order; safe to call twice.
+
+        Raises:
+            StateError: another thread is inside the session; nothing was closed.
+        """
+        with only_one_thread(self._gate, "close"):
+            self._close()
+
+    def _close(self) -> None:
         if not self._closed:
             self._closed = True
             self._retire_current()
@@ -174,6 +188,7 @@ class Session:
             draft_p_min=self.settings.draft_p_min,
             prompt=prompt,
             on_prefill=on_prefill,
+            gate=self._gate,
         )
         return self._current
 
@@ -195,10 +210,15 @@ class Session:
         )
 
     def _prompt_tokens(self, prompt: str | Sequence[TokenId], *, parse_special: bool) -> list[TokenId]:
+        if not isinstance(prompt, str | Sequence | np.ndarray) or isinstance(prompt, bytes | bytearray):
+            raise PromptError(
+                f"the prompt is of type {type(prompt).__name__}, expected text or a sequence of token ids",
+                field="prompt",
+            )
         if isinstance(prompt, str):
             tokens = self.model.vocabulary.tokenize(prompt, parse_special=parse_special) if prompt else []
         else:
-            tokens = list(prompt)
+            tokens = [token.item() if isinstance(token, np.integer) else token for token in prompt]
             n_vocab = self.model.info.n_vocab
             for token in tokens:
                 if not isinstance(token, Integral) or not 0 <= token < n_vocab:

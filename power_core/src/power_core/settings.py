@@ -77,6 +77,8 @@ class SessionSettings:
         self._check_together()
 
     def _check_each(self) -> None:
+        if not isinstance(self.spec, str):
+            raise _out_of_range("spec", self.spec, "a strategy's name")
         for field in ("model", "draft"):
             if not isinstance(getattr(self, field), Path | None):
                 raise _out_of_range(field, getattr(self, field), "a pathlib.Path")
@@ -122,8 +124,12 @@ class RequestSettings:
         if not (_is_int(self.max_tokens) and 0 <= self.max_tokens <= 2**31 - 1):
             raise _out_of_range("max_tokens", self.max_tokens, "a whole number of 0 or more")
         for stop in self.stop:
-            if not stop:
-                raise _out_of_range("stop", stop, "a non-empty string")
+            if not isinstance(stop, str) or not stop or _has_surrogates(stop):
+                raise _out_of_range("stop", stop, "a non-empty string of whole characters")
+
+
+def _has_surrogates(text: str) -> bool:
+    return any("\ud800" <= character <= "\udfff" for character in text)
 
 
 def _is_int(value: object) -> bool:

@@ -245,7 +245,9 @@ def _collect_refusals(
 def _ask_spec(spec: StrategySpec, target_header: GgufHeader, draft_header: GgufHeader | None) -> str | None:
     try:
         reason: object = spec.refuse(target_header, draft_header)
-    except Exception as cause:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as cause:
         raise PluginContractError(
             f"`refuse` of strategy '{spec.name}' raised {type(cause).__name__}, expected None or a sentence: {cause}",
             hook="power_strategies",

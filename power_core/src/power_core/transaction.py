@@ -15,19 +15,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from enum import Enum
-from numbers import Integral
 from types import TracebackType
 
 from power_core.cache_state import Checkpoint
-from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal, call_drafter
-from power_core.errors import IntegrityError, PluginContractError, StateError
+from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal, call_drafter, checked_proposal
+from power_core.errors import IntegrityError, StateError
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, TokenId
 from power_core.verify import VerifiedBlock, verify_block
-
-PLUGIN_HINT = "report it to the plugin's author; `--spec off` runs without the plugin"
 
 
 class TransactionState(Enum):
@@ -105,8 +102,9 @@ class VerifyTransaction:
         drafter = self._parts.drafter
         if request is not None and drafter is not None:
             started_ns = time.perf_counter_ns()
-            proposal = call_drafter("propose", lambda: drafter.propose(request))
-            self._check(proposal, request)
+            proposal = checked_proposal(
+                call_drafter("propose", lambda: drafter.propose(request)), request, self._parts.n_vocab
+            )
             if len(proposal.tokens) >= request.min_tokens:
                 self._proposal = proposal
             self._report.timings_ns.draft += time.perf_counter_ns() - started_ns
@@ -204,24 +202,3 @@ class VerifyTransaction:
                 state=self._state.value,
                 operation=operation,
             )
-
-    def _check(self, proposal: Proposal, request: DraftRequest) -> None:
-        if len(proposal.tokens) > request.limit_tokens:
-            raise PluginContractError(
-                f"the drafter proposed {len(proposal.tokens)} tokens, at most {request.limit_tokens} were asked for",
-                hook="propose",
-                hint=PLUGIN_HINT,
-            )
-        if proposal.seq_id != request.seq_id:
-            raise PluginContractError(
-                f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for",
-                hook="propose",
-                hint=PLUGIN_HINT,
-            )
-        for token in proposal.tokens:
-            if not isinstance(token, Integral) or not 0 <= token < self._parts.n_vocab:
-                raise PluginContractError(
-                    f"the drafter proposed token {token!r}, the vocabulary has ids 0..{self._parts.n_vocab - 1}",
-                    hook="propose",
-                    hint=PLUGIN_HINT,
-                )

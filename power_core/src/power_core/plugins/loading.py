@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import reprlib
+import sys
 import traceback
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import redirect_stdout
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
@@ -69,12 +71,13 @@ def load_plugin(source: PluginSource) -> LoadedPlugin:
     info: PluginInfo | None = None
     specs: tuple[StrategySpec, ...] = ()
     try:
-        hooks = _register(source)
-        info = _handshake(hooks, source)
-        _require_api(info.api, source)
-        _compare_with_specs(hooks, source)
-        specs = _strategy_specs(hooks, source)
-        return _collect(hooks, source, info, specs)
+        with redirect_stdout(sys.stderr):  # what a plugin prints is no part of a command's output
+            hooks = _register(source)
+            info = _handshake(hooks, source)
+            _require_api(info.api, source)
+            _compare_with_specs(hooks, source)
+            specs = _strategy_specs(hooks, source)
+            return _collect(hooks, source, info, specs)
     except PluginError as error:
         return unloaded_record(source, "failed", error, info, specs)
 
