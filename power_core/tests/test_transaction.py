@@ -99,9 +99,10 @@ def test_nesting_is_refused():
         ([1, 2, 3, 4, 5], "at most 4"),
         ([N_VOCAB], "vocabulary"),
         ([-1], "vocabulary"),
-        (["a"], "vocabulary"),
-        ([None], "vocabulary"),
-        ([1.0], "vocabulary"),
+        (["a"], "token id"),
+        ([None], "token id"),
+        ([1.0], "token id"),
+        ([True], "token id"),
     ],
 )
 def test_a_proposal_outside_the_contract_is_the_plugins_fault(drafts, wrong):

@@ -109,15 +109,24 @@ def checked_proposal(proposal: object, request: DraftRequest, n_vocab: int) -> P
         raise _contract_error(f"the drafter answered with {type(proposal).__name__}, expected a Proposal")
     if proposal.seq_id != request.seq_id:
         raise _contract_error(f"the drafter answered for sequence {proposal.seq_id!r}, {request.seq_id} was asked for")
-    tokens = call_drafter("propose", lambda: list(proposal.tokens))
+    tokens = proposal.tokens
+    if type(tokens) is not list:
+        tokens = call_drafter("propose", lambda: list(proposal.tokens))
     if len(tokens) > request.limit_tokens:
         raise _contract_error(
             f"the drafter proposed {len(tokens)} tokens, at most {request.limit_tokens} were asked for"
         )
-    for token in tokens:
-        if not isinstance(token, Integral) or isinstance(token, bool) or not 0 <= token < n_vocab:
-            raise _contract_error(f"the drafter proposed token {token!r}, the vocabulary has ids 0..{n_vocab - 1}")
-    return Proposal(seq_id=proposal.seq_id, tokens=[int(token) for token in tokens], confidence=proposal.confidence)
+    ids = [token if type(token) is int else _as_id(token) for token in tokens]
+    if ids and not (min(ids) >= 0 and max(ids) < n_vocab):
+        wrong = next(token for token in ids if not 0 <= token < n_vocab)
+        raise _contract_error(f"the drafter proposed token {wrong!r}, the vocabulary has ids 0..{n_vocab - 1}")
+    return Proposal(seq_id=proposal.seq_id, tokens=ids, confidence=proposal.confidence)
+
+
+def _as_id(token: object) -> TokenId:
+    if not isinstance(token, Integral) or isinstance(token, bool):
+        raise _contract_error(f"the drafter proposed {token!r}, expected a token id")
+    return int(token)
 
 
 def _contract_error(message: str) -> PluginContractError:

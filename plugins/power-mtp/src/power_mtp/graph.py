@@ -80,11 +80,12 @@ class MtpGraph:
             StateError: the rows do not follow the last ones, or come without one state row each.
         """
         before, state_rows = self._states[rows.seq_id], self._checked_rows(rows)
-        states = np.empty_like(state_rows)
-        states[0], states[1:] = before.pending, state_rows[:-1]
-        for at in range(0, len(rows.tokens), self._context.batch_rows):
-            piece = slice(at, at + self._context.batch_rows)
-            self._feed_heads(rows.tokens[piece], rows.start_pos + at, states[piece], rows.seq_id)
+        states = before.pending[np.newaxis]
+        if len(rows.tokens) > 1:
+            states = np.concatenate((states, state_rows[:-1]))
+        most = self._context.batch_rows
+        for at in range(0, len(rows.tokens), most):
+            self._feed_heads(rows.tokens[at : at + most], rows.start_pos + at, states[at : at + most], rows.seq_id)
         self._states[rows.seq_id] = HeadState(
             length_tokens=before.length_tokens + len(rows.tokens), pending=_read_only(state_rows[-1].copy())
         )
