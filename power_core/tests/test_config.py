@@ -290,3 +290,10 @@ def test_the_example_of_the_documentation_is_a_valid_file(tmp_path: Path):
     example = page.read_text(encoding="utf-8").split("```toml\n")[1].split("```")[0]
     found = read_config_file(write(tmp_path, example))
     assert {key for key, _ in found.values()} == set(tomllib.loads(example))
+
+
+@pytest.mark.parametrize("key", ["model", "draft"])
+def test_an_empty_path_is_an_error_that_names_the_key(tmp_path: Path, key: str):
+    with pytest.raises(ConfigError, match=f"`{key}` is empty") as caught:
+        read_config_file(write(tmp_path, f'{key} = ""'))
+    assert (caught.value.field, caught.value.value, caught.value.code) == (key, "", "config.file")

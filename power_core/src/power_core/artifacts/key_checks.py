@@ -29,9 +29,9 @@ class ArchitectureKeys:
         """True when the key exists."""
         return self.name(suffix) in self.header.metadata
 
-    def required(self, suffix: str, maximum: int) -> int | None:
-        """Read an integer that must exist and lie in 1..``maximum``."""
-        return self._bounded(suffix, self._unsigned(suffix), 1, maximum)
+    def required(self, suffix: str, maximum: int, *, minimum: int = 1) -> int | None:
+        """Read an integer that must exist and lie in ``minimum``..``maximum``."""
+        return self._bounded(suffix, self._unsigned(suffix), minimum, maximum)
 
     def optional(self, suffix: str, *, minimum: int = 1, maximum: int = 2**31 - 1) -> int | None:
         """Read an integer that must lie in ``minimum``..``maximum`` when it exists; None when it does not."""

@@ -12,9 +12,11 @@ import re
 
 import attrs
 
+from power_core.artifacts.architecture_checks import EQUAL_HEAD_WIDTHS, ROTATES_WHOLE_HEAD, check_architecture
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.key_checks import ArchitectureKeys
 from power_core.artifacts.shards import merge_shards
+from power_core.artifacts.tensor_checks import check_tensor_types
 from power_core.artifacts.tokenizer_checks import check_tokenizer
 from power_core.artifacts.validation import CheckList, ValidationReport
 from power_core.artifacts.values import StringArray
@@ -26,9 +28,7 @@ MAX_WIDTH = 1 << 24
 MAX_CONTEXT = 2**31 - 1
 ROPE_SCALING_TYPES = ("none", "linear", "yarn", "longrope")
 ATTENTION_FREE_PREFIXES = ("mamba", "rwkv", "arwkv")
-ROTATES_WHOLE_HEAD = ("llama", "llama4", "qwen2", "qwen2moe", "qwen3", "qwen3moe")
 DELTA_NET = ("qwen35", "qwen35moe", "qwen3next")
-EQUAL_HEAD_WIDTHS = (*ROTATES_WHOLE_HEAD, *DELTA_NET, "gemma3")
 NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
 
 _BLOCK_TENSOR = re.compile(r"blk\.(\d+)\.")
@@ -64,9 +64,11 @@ def check_target(header: GgufHeader) -> ValidationReport:
     _check_experts(keys, sizes)
     if architecture in DELTA_NET:
         _check_delta_net(keys)
+    check_architecture(keys, sizes.embedding_length, sizes.blocks)
     check_tokenizer(header, checks)
     _check_embedding(keys, sizes)
     _check_blocks(keys, sizes)
+    check_tensor_types(header, checks)
     return checks.report("target", header.path)
 
 
@@ -129,7 +131,7 @@ def _check_head_widths(keys: ArchitectureKeys, sizes: _Sizes) -> int | None:
         keys.checks.add(
             "head_widths",
             key_width == value_width,
-            f"keys are {key_width} wide, values {value_width}",
+            f"{keys.name('attention.key_length')} is {key_width}, attention.value_length is {value_width}",
             expected="equal widths",
             actual=(key_width, value_width),
         )
@@ -154,7 +156,7 @@ def _check_rotation(keys: ArchitectureKeys, key_width: int | None) -> None:
         keys.checks.add(
             "rope_dimensions",
             rotated % 2 == 0 and (rotated == key_width if whole else rotated <= key_width),
-            f"{rotated} dimensions of a {key_width} wide head are rotated",
+            f"{keys.name('rope.dimension_count')} is {rotated}, for heads {key_width} wide",
             expected=f"{'all' if whole else 'an even number of at most'} {key_width}",
             actual=rotated,
         )
@@ -163,7 +165,7 @@ def _check_rotation(keys: ArchitectureKeys, key_width: int | None) -> None:
         keys.checks.add(
             "rope_sections",
             0 < sum(sections) <= key_width,
-            f"the rotary sections are {sections}",
+            f"{keys.name('rope.dimension_sections')} is {sections}",
             expected=f"a sum of 1 to {key_width}",
             actual=sections,
         )
@@ -175,7 +177,7 @@ def _check_experts(keys: ArchitectureKeys, sizes: _Sizes) -> None:
     keys.checks.add(
         "experts",
         0 < used <= experts if experts else used == 0,
-        f"{used} of {experts} experts are used",
+        f"{keys.name('expert_used_count')} is {used}, {keys.name('expert_count')} is {experts}",
         expected="none, or 1 to expert_count",
         actual=(used, experts),
     )

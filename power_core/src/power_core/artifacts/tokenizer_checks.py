@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from power_core.artifacts.gguf import GgufHeader
+from power_core.artifacts.tokenizer_limits import check_model_limits
 from power_core.artifacts.validation import CheckList
 from power_core.artifacts.values import StringArray, ValueType
 from power_core.errors import ArtifactContractError
 
-BYTE_PAIR_MODELS = ("gpt2",)
+BYTE_PAIR_MODELS = ("gpt2", "gemma4")
 MODELS_WITH_DEFAULT_IDS = ("llama", "bert")
 MERGES_OPTIONAL_FOR = ("kimi-k2",)
 SPECIAL_IDS = ("bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask")
@@ -24,6 +25,8 @@ def check_tokenizer(header: GgufHeader, checks: CheckList) -> None:
     _check_parallel(header, checks, "scores", len(tokens), ValueType.FLOAT32, ValueType.INT32)
     if model in BYTE_PAIR_MODELS:
         _check_merges(header, checks)
+    if isinstance(model, str):
+        check_model_limits(header, checks, model, tokens)
     for name in SPECIAL_IDS:
         _check_special_id(header, checks, name, len(tokens))
     for flag, name in (("add_bos_token", "bos"), ("add_eos_token", "eos")):

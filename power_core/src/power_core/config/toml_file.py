@@ -29,6 +29,7 @@ def read_config_file(path: Path) -> dict[str, tuple[str, Any]]:
         if field in found:
             raise _file_error(path, f"`{found[field][0]}` and `{key}` set the same thing", field=key, hint="keep one")
         if isinstance(converted, Path):
+            _require_file_name(path, key, value)
             converted = path.parent / converted
         found[field] = (key, converted)
     return found
@@ -100,6 +101,19 @@ def _require_type(path: Path, key: str, value: Any, types: tuple[type, ...], exp
         value=value,
         allowed=expected,
         hint=f"write the value of `{key}` as {expected}",
+    )
+
+
+def _require_file_name(path: Path, key: str, value: str) -> None:
+    if value:
+        return
+    raise _file_error(
+        path,
+        f"`{key}` is empty (''), expected the path of a file",
+        field=key,
+        value=value,
+        allowed="the path of a file",
+        hint=f"write a path, or remove `{key}`",
     )
 
 
