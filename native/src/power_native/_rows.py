@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from power_core.errors import ConfigError, ContextFullError
-from power_core.tokens import LogitsRows, SequenceRows
+from power_core.tokens import LogitsRows, SeqId, SequenceRows
 from power_native import _raw
 
 FloatRows: TypeAlias = NDArray[np.float32]
@@ -29,6 +29,7 @@ class RowBuffer:
         self._positions = np.zeros(capacity_rows, np.int32)
         self._seq_ids = np.zeros(capacity_rows, np.int32)
         self._wants = np.zeros(capacity_rows, np.int8)
+        self._marks: tuple[int, int, SeqId, LogitsRows] | None = None  # what the marks say, of one run of rows
         self._all_positions = np.arange(ctx_tokens, dtype=np.int32)
         self._token_pointer = self._tokens.ctypes.data_as(_INTS)
         self.raw = _raw.power_rows(
@@ -102,10 +103,13 @@ class RowBuffer:
         if end > self._capacity_rows or start_pos < 0 or end_pos > self._ctx_tokens:
             self._refuse(end, start_pos, end_pos)
         self._positions[start:end] = self._all_positions[start_pos:end_pos]
-        self._seq_ids[start:end] = seq_id
-        self._wants[start:end] = logits == "all"
-        if logits == "last":
-            self._wants[end - 1] = 1
+        marks = (start, end, seq_id, logits)
+        if marks != self._marks:
+            self._marks = marks if start == 0 else None
+            self._seq_ids[start:end] = seq_id
+            self._wants[start:end] = logits == "all"
+            if logits == "last":
+                self._wants[end - 1] = 1
 
     def _refuse(self, n_rows: int, start_pos: int, end_pos: int) -> None:
         if n_rows > self._capacity_rows:
