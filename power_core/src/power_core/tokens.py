@@ -46,7 +46,7 @@ class TapRequest:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Taps:
-    """Hidden rows of some evaluated rows; owned copies, valid after later evaluations.
+    """Hidden rows of some evaluated rows; owned copies that nobody changes, so a drafter may keep views of them.
 
     Shapes: ``nextn`` float32[n_rows, n_embd]; ``layers[i]`` float32[n_rows, n_embd] for ``TapRequest.layers[i]``.
     """

@@ -38,7 +38,8 @@ class HeadState:
 
     Attributes:
         length_tokens: Rows in the heads' memory.
-        pending: float32[n_embd], read-only: the target's state row of the last fed token; zeros before position 0.
+        pending: float32[n_embd]: the target's state row of the last fed token, a view of its committed rows, which
+            nobody changes; zeros before position 0.
     """
 
     length_tokens: int
@@ -67,7 +68,7 @@ class MtpGraph:
         """Forget the sequence: empty memory, zeros as the pending row."""
         self._states.pop(seq_id, None)
         self._context.clear(seq_id)
-        self._states[seq_id] = HeadState(length_tokens=0, pending=_read_only(np.zeros(self._n_embd, np.float32)))
+        self._states[seq_id] = HeadState(length_tokens=0, pending=np.zeros(self._n_embd, np.float32))
 
     def state(self, seq_id: SeqId) -> HeadState | None:
         """The sequence's state, None before the first ``clear``."""
@@ -87,7 +88,7 @@ class MtpGraph:
         for at in range(0, len(rows.tokens), most):
             self._feed_heads(rows.tokens[at : at + most], rows.start_pos + at, states[at : at + most], rows.seq_id)
         self._states[rows.seq_id] = HeadState(
-            length_tokens=before.length_tokens + len(rows.tokens), pending=_read_only(state_rows[-1].copy())
+            length_tokens=before.length_tokens + len(rows.tokens), pending=state_rows[-1]
         )
 
     @property
@@ -187,8 +188,3 @@ def open_graph(context: DrafterContext) -> MtpGraph:
         )
     chain = NextnChain(model.open_nextn_context(target, threads=context.threads), max_tokens=context.draft_max_tokens)
     return MtpGraph(chain, heads=heads, n_embd=model.info.n_embd, max_tokens=context.draft_max_tokens)
-
-
-def _read_only(row: StateRows) -> StateRows:
-    row.flags.writeable = False
-    return row
