@@ -6,7 +6,10 @@ import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 
+from hypothesis import strategies as st
+
 from power_core.drafter import Drafter
+from power_core.generation import Generation
 from power_core.session import Session, SessionPlan
 from power_core.settings import SessionSettings
 from power_core.target import ContextSettings
@@ -80,3 +83,32 @@ def random_acceptance(seed: int) -> Callable[[list[int], int], Sequence[int]]:
     """Return a script with every acceptance length, drawn from a seed."""
     rng = random.Random(seed)
     return drafts_with_acceptance(lambda limit: rng.randint(0, limit))
+
+
+PROMPT = [5, 6, 7] * 7
+SHAPES = st.fixed_dictionaries(
+    {
+        "recurrent": st.booleans(),
+        "draft_max": st.integers(1, 9),
+        "batch_rows": st.integers(11, 32),
+    }
+).flatmap(
+    lambda shape: st.fixed_dictionaries(
+        {
+            **{name: st.just(value) for name, value in shape.items()},
+            "slice_rows": st.integers(1, shape["draft_max"] + 1),
+        }
+    )
+)
+
+
+def window(shape: dict[str, object]) -> dict[str, object]:
+    """Give a shape the snapshots that its slices need."""
+    return {**shape, "snapshots": int(str(shape["slice_rows"])) - 1}
+
+
+def collect(generation: Generation, got: list[int]) -> None:
+    """Take pieces as they come, so that a fault loses none that was handed out."""
+    for piece in generation:
+        if piece.token is not None:
+            got.append(piece.token)
