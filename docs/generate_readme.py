@@ -18,6 +18,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from power_core.cli.report_view import format_report
 from power_core.report import GenerationResult, Report
@@ -82,18 +83,20 @@ def benchmark_row(name: str) -> str:
     return f"| {what} | {result} | `uv run python benchmarks/{name}.py` |"
 
 
-def round_cost(figures: dict[str, object] | None) -> tuple[str, str]:
+def round_cost(figures: dict[str, Any] | None) -> tuple[str, str]:
     """Name and value of the own cost of a round."""
-    what = "Wall time of a round outside llama.cpp, small default target"
+    what = "Wall time of a round outside llama.cpp, tiny random-weight targets"
     if figures is None:
         return what, "not measured yet"
-    return (
-        f"{what}, `{figures['spec']}`, K = {figures['draft_max']}, {figures['rounds']:,} rounds",
-        f"median {figures['median_us']} µs, 99th percentile {figures['p99_us']} µs",
-    )
+    results = [
+        f"{target['model_mb']} MB: median {target['median_us']} µs, 99th percentile {target['p99_us']} µs"
+        for target in figures["targets"]
+    ]
+    rounds = figures["targets"][0]["rounds"]
+    return f"{what}, `{figures['spec']}`, K = {figures['draft_max']}, {rounds:,} rounds each", "; ".join(results)
 
 
-def session_memory(figures: dict[str, object] | None) -> tuple[str, str]:
+def session_memory(figures: dict[str, Any] | None) -> tuple[str, str]:
     """Name and value of the growth of memory."""
     what = "Growth of resident memory over sessions opened, used and closed"
     if figures is None:

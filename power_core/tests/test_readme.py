@@ -136,9 +136,10 @@ def test_benchmark_results_come_from_recorded_files(
     monkeypatch.setattr(generator, "RESULTS", tmp_path)
     assert generator.benchmark_block().count("not measured yet") == 2
     (tmp_path / "round_cost.json").write_text(
-        '{"spec": "mtp", "draft_max": 7, "rounds": 10000, "median_us": 61.5, "p99_us": 98.1}'
+        '{"spec": "mtp", "draft_max": 7, "targets": '
+        '[{"width": 128, "model_mb": 3.4, "rounds": 10000, "median_us": 61.5, "p99_us": 98.1}]}'
     )
     (tmp_path / "session_memory.json").write_text('{"sessions": 100, "growth_mb": 0.4, "peak_mb": 90.1}')
     table = generator.benchmark_block()
-    assert "`mtp`, K = 7, 10,000 rounds | median 61.5 µs, 99th percentile 98.1 µs |" in table
+    assert "`mtp`, K = 7, 10,000 rounds each | 3.4 MB: median 61.5 µs, 99th percentile 98.1 µs |" in table
     assert "100 of them | 0.4 MB |" in table
