@@ -9,7 +9,7 @@ from power_core.artifacts.gguf import GgufHeader
 from power_core.errors import ConfigError
 from power_core.scheduling import minimum_batch_rows
 from power_core.session import SessionPlan
-from power_core.settings import SessionSettings
+from power_core.settings import SessionSettings, out_of_range
 from power_core.strategies import ResolvedStrategy
 from power_core.target import ContextSettings, ModelInfo, TargetContext
 from power_core.tokens import TapRequest
@@ -32,16 +32,16 @@ def draft_max_in_force(
     draft_max = settings.draft_max or resolved.spec.default_draft_max_tokens
     if most_drafts is not None and draft_max > most_drafts:
         if settings.draft_max is not None:
-            raise _refused(
+            raise out_of_range(
                 "draft_max", draft_max, f"at most {most_drafts}, which is what {resolved.name} can draft here"
             )
         events.append({"event": "draft_max_clamped", "round": 0, "asked": draft_max, "granted": most_drafts})
         draft_max = most_drafts
     if settings.draft_min > draft_max:
-        raise _refused("draft_min", settings.draft_min, f"at most draft_max ({draft_max})")
+        raise out_of_range("draft_min", settings.draft_min, f"at most draft_max ({draft_max})")
     needed = minimum_batch_rows(draft_max)
     if settings.batch is not None and settings.batch < needed:
-        raise _refused("batch", settings.batch, f"at least draft_max + 2 ({needed})")
+        raise out_of_range("batch", settings.batch, f"at least draft_max + 2 ({needed})")
     return draft_max
 
 
@@ -70,11 +70,11 @@ def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapReques
     """Return how the target's context is opened: snapshots for recurrent state, room for one block's logits."""
     ctx_tokens = settings.ctx or min(DEFAULT_CTX_TOKENS, info.n_ctx_train_tokens)
     if settings.batch is not None and settings.batch > ctx_tokens:
-        raise _refused("batch", settings.batch, f"at most ctx ({ctx_tokens})")
+        raise out_of_range("batch", settings.batch, f"at most ctx ({ctx_tokens})")
     snapshots = min(draft_max, settings.snapshots) if info.recurrent else 0
     smallest = minimum_batch_rows(draft_max)
     if ctx_tokens < smallest:
-        raise _refused("ctx", ctx_tokens, f"at least draft_max + 2 ({smallest})")
+        raise out_of_range("ctx", ctx_tokens, f"at least draft_max + 2 ({smallest})")
     batch_rows = settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens)
     return ContextSettings(
         ctx_tokens=ctx_tokens,
@@ -172,7 +172,3 @@ def shown_settings(
         "gpu_layers": settings.gpu_layers,
         "scheduler": settings.scheduler,
     }
-
-
-def _refused(field: str, value: object, allowed: str) -> ConfigError:
-    return ConfigError(f"`{field}` is {value!r}, expected {allowed}", field=field, value=value, allowed=allowed)

@@ -78,30 +78,30 @@ class SessionSettings:
 
     def _check_each(self) -> None:
         if not isinstance(self.spec, str):
-            raise _out_of_range("spec", self.spec, "a strategy's name")
+            raise out_of_range("spec", self.spec, "a strategy's name")
         for field in ("model", "draft"):
             if not isinstance(getattr(self, field), Path | None):
-                raise _out_of_range(field, getattr(self, field), "a pathlib.Path")
+                raise out_of_range(field, getattr(self, field), "a pathlib.Path")
         for field, (low, high) in _RANGES.items():
             value = getattr(self, field)
             if value is not None and not (_is_int(value) and low <= value <= high):
-                raise _out_of_range(field, value, f"a whole number from {low} to {high}")
+                raise out_of_range(field, value, f"a whole number from {low} to {high}")
         for field, allowed in _CHOICES.items():
             if getattr(self, field) not in allowed:
-                raise _out_of_range(field, getattr(self, field), "one of " + ", ".join(allowed))
+                raise out_of_range(field, getattr(self, field), "one of " + ", ".join(allowed))
         if not (
             isinstance(self.draft_p_min, int | float)
             and math.isfinite(self.draft_p_min)
             and 0.0 <= self.draft_p_min <= 1.0
         ):
-            raise _out_of_range("draft_p_min", self.draft_p_min, "a finite number from 0 to 1")
+            raise out_of_range("draft_p_min", self.draft_p_min, "a finite number from 0 to 1")
         whole = _is_int(self.verify_rows) and 1 <= int(self.verify_rows or 0) <= 65
         if self.verify_rows not in (None, "all") and not whole:
-            raise _out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
+            raise out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
 
     def _check_together(self) -> None:
         if self.draft_max is not None and self.draft_min > self.draft_max:
-            raise _out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
+            raise out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
         if self.arithmetic == "exact" and self.flash_attention == "off":
             raise ConfigError(
                 "`flash_attention` is off, but exact arithmetic needs it on",
@@ -122,10 +122,10 @@ class RequestSettings:
 
     def __attrs_post_init__(self) -> None:
         if not (_is_int(self.max_tokens) and 0 <= self.max_tokens <= 2**31 - 1):
-            raise _out_of_range("max_tokens", self.max_tokens, "a whole number of 0 or more")
+            raise out_of_range("max_tokens", self.max_tokens, "a whole number of 0 or more")
         for stop in self.stop:
             if not isinstance(stop, str) or not stop or _has_surrogates(stop):
-                raise _out_of_range("stop", stop, "a non-empty string of whole characters")
+                raise out_of_range("stop", stop, "a non-empty string of whole characters")
 
 
 def _has_surrogates(text: str) -> bool:
@@ -136,5 +136,6 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _out_of_range(field: str, value: object, allowed: str) -> ConfigError:
+def out_of_range(field: str, value: object, allowed: str) -> ConfigError:
+    """Return the error of a setting that is outside what is allowed; ``allowed`` completes "expected ..."."""
     return ConfigError(f"`{field}` is {value!r}, expected {allowed}", field=field, value=value, allowed=allowed)
