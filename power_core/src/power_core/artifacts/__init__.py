@@ -11,13 +11,20 @@ from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_
 from power_core.artifacts.roles import FileRole, describe_role
 from power_core.artifacts.shards import ShardPosition, merge_shards, shard_position
 from power_core.artifacts.target_checks import check_target
-from power_core.artifacts.validation import ArtifactValidator, Check, CheckList, ValidationReport
+from power_core.artifacts.validation import (
+    ArtifactValidator,
+    Check,
+    CheckList,
+    DraftValidator,
+    ValidationReport,
+)
 
 __all__ = [
     "ArtifactIdentity",
     "ArtifactValidator",
     "Check",
     "CheckList",
+    "DraftValidator",
     "FileRole",
     "GgufHeader",
     "ShardPosition",

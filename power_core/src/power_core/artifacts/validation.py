@@ -114,3 +114,15 @@ class ArtifactValidator(Protocol):
     def validate(self, header: GgufHeader) -> ValidationReport:
         """Check the header against the kind's contract. Never raises for what the file holds."""
         ...
+
+
+@runtime_checkable
+class DraftValidator(ArtifactValidator, Protocol):
+    """A validator of external drafts: its ``kind`` is the name of the strategy that reads them."""
+
+    def validate_pair(self, target: GgufHeader, draft: GgufHeader) -> ValidationReport:
+        """Check a valid draft against the target it is meant for. Never raises for what the files hold.
+
+        Tokenizers are compared by the core, for every kind.
+        """
+        ...
