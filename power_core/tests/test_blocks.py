@@ -14,7 +14,8 @@ GEOMETRIES = st.builds(
 
 
 @pytest.mark.parametrize(
-    ("block_size_rows", "predicts_at_anchor", "most_drafts"), [(16, False, 15), (7, True, 7), (2, False, 1), (8, False, 7)]
+    ("block_size_rows", "predicts_at_anchor", "most_drafts"),
+    [(16, False, 15), (7, True, 7), (2, False, 1), (8, False, 7)],
 )
 def test_most_drafts_of_published_block_sizes(block_size_rows: int, predicts_at_anchor: bool, most_drafts: int) -> None:
     geometry = BlockGeometry(block_size_rows=block_size_rows, predicts_at_anchor=predicts_at_anchor)
