@@ -1,8 +1,8 @@
 // Which architectures expose layer inputs and nextn rows.
 //
-// Read from the pinned source: the files under src/models that assign `t_layer_inp` and `t_h_nextn`, with the classes
-// that reuse their graphs. Enabling a tap on any other architecture aborts the process or yields zeros, so nothing is
-// guessed. Opening a tap also probes the context's own graph (taps.cpp); both must agree.
+// Read from the pinned source with our patches: the files under src/models that assign `t_layer_inp` and `t_h_nextn`,
+// with the classes that reuse their graphs. Enabling a tap on any other architecture aborts the process or yields
+// zeros, so nothing is guessed. Opening a tap also probes the context's own graph (taps.cpp); both must agree.
 
 #include "shim_internal.h"
 
@@ -12,10 +12,10 @@
 namespace {
 
 const char * const kLayerInputs[] = {
-    "bailingmoe3", "deepseek4",    "gemma4",   "gpt-oss",       "hunyuan-dense", "hunyuan_vl", "lfm2",
-    "lfm2moe",     "llama",        "llama-embed", "mimo2",      "minimax-01",    "minimax-m2", "muse-glimmer",
-    "nanbeige",    "nemotron_h",   "nemotron_h_moe", "qwen3",   "qwen35",        "qwen35moe",  "qwen3moe",
-    "qwen3next",   "qwen4exp",
+    "bailingmoe3",  "deepseek4", "gemma3",     "gemma4",         "gpt-oss",    "hunyuan-dense", "hunyuan_vl",
+    "lfm2",         "lfm2moe",   "llama",      "llama-embed",    "mimo2",      "minimax-01",    "minimax-m2",
+    "muse-glimmer", "nanbeige",  "nemotron_h", "nemotron_h_moe", "qwen3",      "qwen35",        "qwen35moe",
+    "qwen3moe",     "qwen3next", "qwen4exp",
 };
 
 const char * const kNextnRows[] = {

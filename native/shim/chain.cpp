@@ -40,34 +40,16 @@ void check_chain(const power_context * context, const power_chain & chain) {
     }
 }
 
-// Removes the chain's rows whatever happened; what cannot be removed makes the sequence stale.
-class ChainRows {
+// Brings the context's own nextn head back at the end of a chain.
+class HeadOfChain {
 public:
-    ChainRows(power_context * context, const power_chain & chain)
-        : context_(context), seq_id_(chain.seq_id), length_(chain.first_pos) {}
-
-    void drop() { power::truncate_sequence(context_, seq_id_, length_); }
-
-    ~ChainRows() {
-        llama_set_nextn_layer_offset(context_->llama, context_->nextn_head);
-        power::Sequence & sequence = context_->sequences[(size_t) seq_id_];
-        if (sequence.stale || sequence.expected_tokens == length_) {
-            return;
-        }
-        try {
-            drop();
-        } catch (...) {
-            sequence.stale = true;
-        }
-    }
-
-    ChainRows(const ChainRows &) = delete;
-    ChainRows & operator=(const ChainRows &) = delete;
+    explicit HeadOfChain(power_context * context) : context_(context) {}
+    ~HeadOfChain() { llama_set_nextn_layer_offset(context_->llama, context_->nextn_head); }
+    HeadOfChain(const HeadOfChain &) = delete;
+    HeadOfChain & operator=(const HeadOfChain &) = delete;
 
 private:
     power_context * context_;
-    int32_t seq_id_;
-    int32_t length_;
 };
 
 // Rows [first, count) of the chain as prepared in the context's scratch; only the last one wants logits.
@@ -76,28 +58,28 @@ power_rows chain_rows(const power_context * context, int32_t first, int32_t coun
     power_rows rows = {};
     rows.size = sizeof(rows);
     rows.n_rows = count - first;
-    rows.tokens = context->chain_tokens.data() + first;
-    rows.states = context->chain_states.data() + (size_t) first * width;
-    rows.positions = context->chain_positions.data() + first;
-    rows.seq_ids = context->chain_seq_ids.data() + first;
-    rows.wants_logits = context->chain_wants.data() + first;
+    rows.tokens = context->draft_tokens.data() + first;
+    rows.states = context->draft_states.data() + (size_t) first * width;
+    rows.positions = context->draft_positions.data() + first;
+    rows.seq_ids = context->draft_seq_ids.data() + first;
+    rows.wants_logits = context->draft_wants.data() + first;
     return rows;
 }
 
 void put_row(power_context * context, const power_chain & chain, int32_t slot, int32_t step, int32_t token,
              const float * state) {
     const size_t width = (size_t) llama_model_n_embd(context->model->llama);
-    context->chain_tokens[(size_t) slot] = token;
-    context->chain_positions[(size_t) slot] = chain.first_pos + step;
-    context->chain_seq_ids[(size_t) slot] = chain.seq_id;
-    memmove(context->chain_states.data() + (size_t) slot * width, state, width * sizeof(float));
+    context->draft_tokens[(size_t) slot] = token;
+    context->draft_positions[(size_t) slot] = chain.first_pos + step;
+    context->draft_seq_ids[(size_t) slot] = chain.seq_id;
+    memmove(context->draft_states.data() + (size_t) slot * width, state, width * sizeof(float));
 }
 
 // Step `step` of the chain. One head feeds the newest row only; several heads rebuild the whole chain under head
 // `step`.
-int32_t run_step(power_context * context, const power_chain & chain, ChainRows & written, int32_t step) {
+int32_t run_step(power_context * context, const power_chain & chain, power::TemporaryRows & written, int32_t step) {
     if (chain.heads == 1) {
-        context->chain_wants[0] = 1;
+        context->draft_wants[0] = 1;
         power::evaluate_rows(context, chain_rows(context, 0, 1));
         return 0;
     }
@@ -105,14 +87,15 @@ int32_t run_step(power_context * context, const power_chain & chain, ChainRows &
         written.drop();
     }
     llama_set_nextn_layer_offset(context->llama, step);
-    std::fill_n(context->chain_wants.begin(), step, (int8_t) 0);
-    context->chain_wants[(size_t) step] = 1;
+    std::fill_n(context->draft_wants.begin(), step, (int8_t) 0);
+    context->draft_wants[(size_t) step] = 1;
     power::evaluate_rows(context, chain_rows(context, 0, step + 1));
     return step;
 }
 
 void draft(power_context * context, power_chain & chain) {
-    ChainRows written(context, chain);
+    const HeadOfChain head(context);
+    power::TemporaryRows written(context, chain.seq_id, chain.first_pos);
     const bool wants_probability = chain.p_min > 0.0f || chain.out_probabilities != nullptr;
     int32_t token = chain.token;
     const float * state = chain.state;

@@ -37,7 +37,7 @@ llama_context_params native_params(const power_context_params & params) {
     llama_context_params native = llama_context_default_params();
     native.n_ctx = params.ctx_tokens * params.sequences;
     native.n_batch = params.batch_rows;
-    native.n_ubatch = params.batch_rows;
+    native.n_ubatch = (uint32_t) power::physical_rows(params);
     native.n_seq_max = params.sequences;
     native.n_rs_seq = params.kind == POWER_CONTEXT_NEXTN ? 0 : params.snapshots;
     native.n_outputs_max = params.output_rows;
@@ -47,6 +47,7 @@ llama_context_params native_params(const power_context_params & params) {
         native.n_threads_batch = params.threads;
     }
     native.ctx_type = params.kind == POWER_CONTEXT_NEXTN ? LLAMA_CONTEXT_TYPE_MTP : LLAMA_CONTEXT_TYPE_DEFAULT;
+    native.pooling_type = LLAMA_POOLING_TYPE_NONE;  // a file's own pooling would leave the nextn rows unwritten
     native.flash_attn_type = (llama_flash_attn_type) params.flash_attention;
     native.no_perf = true;
     native.swa_full = false;
@@ -92,19 +93,22 @@ void size_arrays(power_context * context) {
         context->seq_id_pointers[row] = &context->seq_ids[row];
     }
     context->layer_on.assign((size_t) llama_model_n_layer(context->model->llama) + 1, 0);
+    if (context->kind != POWER_CONTEXT_TARGET) {
+        context->draft_tokens.resize(rows);
+        context->draft_positions.resize(rows);
+        context->draft_seq_ids.resize(rows);
+        context->draft_wants.resize(rows);
+    }
     if (context->kind == POWER_CONTEXT_NEXTN) {
-        context->chain_tokens.resize(rows);
-        context->chain_positions.resize(rows);
-        context->chain_seq_ids.resize(rows);
-        context->chain_wants.resize(rows);
-        context->chain_states.resize(rows * (size_t) llama_model_n_embd(context->model->llama));
+        context->draft_states.resize(rows * (size_t) llama_model_n_embd(context->model->llama));
     }
 }
 
 void read_granted(power_context * context, const power_context_params & params) {
     llama_context * llama = context->llama;
     context->ctx_tokens = (int32_t) llama_n_ctx_seq(llama);
-    context->batch_rows = (int32_t) std::min(llama_n_batch(llama), llama_n_ubatch(llama));
+    context->batch_rows = (int32_t) llama_n_batch(llama);
+    context->physical_rows = (int32_t) llama_n_ubatch(llama);
     context->sequence_count = (int32_t) llama_n_seq_max(llama);
     context->snapshots = (int32_t) llama_n_rs_seq(llama);
     context->output_rows = params.output_rows != 0 ? (int32_t) params.output_rows : context->batch_rows;
@@ -207,6 +211,7 @@ power_status power_context_info_get(power_context * ctx, power_context_info * in
         power::check_size(info, "power_context_info");
         info->ctx_tokens = (uint32_t) ctx->ctx_tokens;
         info->batch_rows = (uint32_t) ctx->batch_rows;
+        info->physical_rows = (uint32_t) ctx->physical_rows;
         info->sequences = (uint32_t) ctx->sequence_count;
         info->snapshots = (uint32_t) ctx->snapshots;
         info->threads = llama_n_threads(ctx->llama);

@@ -102,6 +102,10 @@ void check_block(const power_context * context, const power_rows & rows, int32_t
         }
         return;
     }
+    if (rows.n_rows > context->physical_rows) {
+        fail(POWER_INVALID_ARGUMENT, "blocks of %d rows in all exceed the %d rows computed at once", rows.n_rows,
+             context->physical_rows);
+    }
     if (outputs != 0 && outputs != rows.n_rows) {
         fail(POWER_INVALID_ARGUMENT, "%d of %d block rows want logits, expected all or none", outputs, rows.n_rows);
     }
@@ -160,15 +164,30 @@ llama_batch build_batch(power_context * context, const power_rows & rows) {
 
 // ---- afterwards
 
+// True when the rows surely passed the graph at once: the library takes equal numbers of rows of sequences that follow
+// each other.
+bool in_one_pass(const power_context * context, int32_t n_rows) {
+    const std::vector<int32_t> & touched = context->touched;
+    for (size_t at = 1; at < touched.size(); ++at) {
+        if (touched[at] != touched[at - 1] + 1 ||
+            context->row_counts[(size_t) touched[at]] != context->row_counts[(size_t) touched[0]]) {
+            return false;
+        }
+    }
+    return n_rows <= context->physical_rows;
+}
+
 // Every touched sequence is settled before the first wrong one is reported.
-void settle_success(power_context * context) {
+void settle_success(power_context * context, int32_t n_rows) {
     power::settle_bystanders(context, false);
+    // A later pass may have moved what an earlier one had finished.
+    const bool kept = in_one_pass(context, n_rows) || !power::touched_moved(context);
     int32_t wrong = -1;
     for (const int32_t seq_id : context->touched) {
         Sequence & sequence = context->sequences[(size_t) seq_id];
         const int32_t rows = context->row_counts[(size_t) seq_id];
         sequence.expected_tokens += rows;
-        sequence.snapshot_rows = std::min(context->snapshots, rows - 1);
+        sequence.snapshot_rows = kept ? std::min(context->snapshots, rows - 1) : 0;
         if (power::stored_length(context, seq_id) != sequence.expected_tokens) {
             sequence.stale = true;
             wrong = wrong < 0 ? seq_id : wrong;
@@ -229,7 +248,7 @@ void evaluate_rows(power_context * context, const power_rows & rows) {
     const int32_t result = run(context, batch);
     context->abort_after = -1;
     if (result == 0) {
-        settle_success(context);
+        settle_success(context, rows.n_rows);
         context->last_rows = rows.n_rows;
         return;
     }

@@ -3,6 +3,7 @@
 #include "shim_internal.h"
 
 #include "llama-context.h"
+#include "llama-model.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
@@ -13,6 +14,11 @@ namespace {
 void check_exact_possible(const power_context * context) {
     if (context->model->repacked) {
         power::fail(POWER_UNSUPPORTED, "the model's weights may be repacked; open it with `repack_weights` = 0");
+    }
+    const bool shares = context->model->llama->output == nullptr && context->other != nullptr;
+    if (shares && context->other->model->repacked) {
+        power::fail(POWER_UNSUPPORTED, "the weights of the shared head may be repacked; open their model with "
+                                       "`repack_weights` = 0");
     }
     ggml_backend_sched_t scheduler = context->llama->get_sched();
     for (int index = 0; index < ggml_backend_sched_get_n_backends(scheduler); ++index) {

@@ -57,14 +57,16 @@ Layout model_info_layout() {
 Layout context_params_layout() {
     using S = power_context_params;
     return layout<S>("power_context_params",
-                     {AT(size), AT(kind), AT(ctx_tokens), AT(batch_rows), AT(sequences), AT(snapshots), AT(threads),
-                      AT(flash_attention), AT(output_rows), AT(causal), AT(other)});
+                     {AT(size), AT(kind), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
+                      AT(snapshots), AT(threads), AT(flash_attention), AT(output_rows), AT(causal), AT(reserved),
+                      AT(other)});
 }
 
 Layout context_info_layout() {
     using S = power_context_info;
-    return layout<S>("power_context_info", {AT(size), AT(ctx_tokens), AT(batch_rows), AT(sequences), AT(snapshots),
-                                            AT(threads), AT(flash_attention), AT(exact), AT(memory_bytes)});
+    return layout<S>("power_context_info", {AT(size), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
+                                            AT(snapshots), AT(threads), AT(flash_attention), AT(exact), AT(reserved),
+                                            AT(memory_bytes)});
 }
 
 Layout rows_layout() {
@@ -86,6 +88,14 @@ Layout chain_layout() {
                       AT(reserved), AT(state), AT(out_tokens), AT(out_probabilities), AT(out_count), AT(reserved2)});
 }
 
+Layout block_layout() {
+    using S = power_block;
+    return layout<S>("power_block",
+                     {AT(size), AT(choice), AT(confidence), AT(seq_id), AT(first_pos), AT(token), AT(fill_token),
+                      AT(n_rows), AT(first_row), AT(max_tokens), AT(lattice_width), AT(p_min), AT(out_tokens),
+                      AT(out_confidences), AT(out_count), AT(reserved)});
+}
+
 Layout sampler_params_layout() {
     using S = power_sampler_params;
     return layout<S>("power_sampler_params",
@@ -99,7 +109,7 @@ const std::vector<Layout> & layouts() {
     static const std::vector<Layout> table = {
         error_layout(),          build_info_layout(),   device_info_layout(), model_params_layout(),
         model_info_layout(),     context_params_layout(), context_info_layout(), rows_layout(),
-        sequence_info_layout(),  chain_layout(),        sampler_params_layout(),
+        sequence_info_layout(),  chain_layout(),        block_layout(),       sampler_params_layout(),
     };
     return table;
 }

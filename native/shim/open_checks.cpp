@@ -29,14 +29,29 @@ void check_counts(const power_context_params & params) {
     if (params.flash_attention < -1 || params.flash_attention > 1) {
         power::fail(POWER_INVALID_ARGUMENT, "`flash_attention` is %d, expected -1, 0 or 1", params.flash_attention);
     }
-    // The library keeps the last snapshots + 1 rows of a sequence together and needs one more; it aborts otherwise.
-    const uint32_t rows = std::min(params.batch_rows, params.ctx_tokens * params.sequences);
+}
+
+// Rows that pass through the graph at once; the library aborts when they are too few.
+void check_rows(const power_context_params & params) {
+    const bool given = params.physical_rows != 0;
+    if (given && params.physical_rows > params.batch_rows) {
+        power::fail(POWER_INVALID_ARGUMENT, "`physical_rows` is %u, expected 0..%u", params.physical_rows,
+                    params.batch_rows);
+    }
+    if (given && params.causal == 0 && params.physical_rows < params.batch_rows) {
+        power::fail(POWER_INVALID_ARGUMENT,
+                    "`physical_rows` is %u, but without causal attention an evaluation of %u rows is computed at once",
+                    params.physical_rows, params.batch_rows);
+    }
+    const char * name = given ? "physical_rows" : "batch_rows";
+    const auto rows = (uint32_t) power::physical_rows(params);
+    // The library keeps the last snapshots + 1 rows of a sequence together and needs one more.
     if (params.snapshots > 0 && rows < params.snapshots + 2) {
-        power::fail(POWER_INVALID_ARGUMENT, "`batch_rows` is %u, expected at least `snapshots` + 2 = %u", rows,
+        power::fail(POWER_INVALID_ARGUMENT, "`%s` is %u, expected at least `snapshots` + 2 = %u", name, rows,
                     params.snapshots + 2);
     }
     if (rows < params.sequences) {
-        power::fail(POWER_INVALID_ARGUMENT, "`batch_rows` is %u, expected at least one row for each of %u sequences",
+        power::fail(POWER_INVALID_ARGUMENT, "`%s` is %u, expected at least one row for each of %u sequences", name,
                     rows, params.sequences);
     }
 }
@@ -94,6 +109,7 @@ void check_architecture(const power_model * model, const power_context_params & 
             power::fail(POWER_INVALID_ARGUMENT, "architecture '%s' needs kind POWER_CONTEXT_DRAFT", name.c_str());
         }
         check_shared_tensors(model, params.other);
+        power::check_block_model(model, params);
     } else if (llama_model_has_encoder(model->llama)) {
         power::fail(POWER_UNSUPPORTED, "architecture '%s' has an encoder, which is not supported", name.c_str());
     }
@@ -103,8 +119,14 @@ void check_architecture(const power_model * model, const power_context_params & 
 
 namespace power {
 
+int32_t physical_rows(const power_context_params & params) {
+    const uint32_t asked = params.physical_rows != 0 ? params.physical_rows : params.batch_rows;
+    return (int32_t) std::min(asked, params.ctx_tokens * params.sequences);
+}
+
 void check_open(const power_model * model, const power_context_params & params) {
     check_counts(params);
+    check_rows(params);
     check_architecture(model, params);
 }
 

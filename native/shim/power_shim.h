@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define POWER_ABI_VERSION 1
+#define POWER_ABI_VERSION 2
 
 typedef int32_t power_status;
 
@@ -155,6 +155,8 @@ POWER_API power_status power_tokenize(const power_model *model, const char *text
 POWER_API power_status power_token_bytes(const power_model *model, int32_t token, uint32_t special, char *buffer,
                                          uint32_t capacity, uint32_t *length, power_error *err);
 POWER_API int32_t power_token_is_end(const power_model *model, int32_t token);
+// 1 when the architecture's graph exposes the inputs of its layers (`general.architecture` of a file), else 0.
+POWER_API int32_t power_exposes_layer_inputs(const char *architecture);
 
 // ---------------------------------------------------------------- context
 
@@ -168,13 +170,15 @@ typedef struct power_context_params {
     uint32_t size;
     uint32_t kind;             // power_context_kind
     uint32_t ctx_tokens;       // per sequence
-    uint32_t batch_rows;       // rows per evaluation, logical and physical; at least snapshots + 2
+    uint32_t batch_rows;       // most rows of one evaluation
+    uint32_t physical_rows;    // rows computed at once, at least snapshots + 2 and sequences; 0 = batch_rows
     uint32_t sequences;
     uint32_t snapshots;        // recurrent-state snapshots asked for
     int32_t threads;           // <= 0: the library's choice
     int32_t flash_attention;   // -1 auto, 0 off, 1 on
     uint32_t output_rows;      // most rows with logits in one evaluation, at least `sequences`; 0 = batch_rows
-    uint32_t causal;           // 0: non-causal attention
+    uint32_t causal;           // 0: non-causal attention; needs physical_rows 0 or batch_rows
+    uint32_t reserved;
     power_context *other;      // the target context a drafter shares embeddings, head or memory with; may be null
 } power_context_params;
 
@@ -182,11 +186,13 @@ typedef struct power_context_info {
     uint32_t size;
     uint32_t ctx_tokens;       // as granted (padded up by the library)
     uint32_t batch_rows;
+    uint32_t physical_rows;
     uint32_t sequences;
     uint32_t snapshots;        // granted; the library may clamp silently
     int32_t threads;
     uint32_t flash_attention;  // 1: in use as asked; resolved by the library when auto
     uint32_t exact;            // current state of the exact switch
+    uint32_t reserved;
     uint64_t memory_bytes;     // device and host buffers of this context
 } power_context_info;
 
@@ -195,8 +201,8 @@ typedef struct power_context_info {
 // is checked before anything runs; a refusal changes nothing and keeps the last outputs readable.
 // POWER_CONTEXT_FULL: memory unchanged. POWER_ABORTED, POWER_COMPUTE_FAILED: sequences without recurrent state are back
 // at their old length; those with it are stale until power_checkpoint_restore or power_memory_clear.
-// Block drafters (architecture dflash): blocks of equal size per sequence, at most the model's block size, logits for
-// all rows or none.
+// Block drafters (architecture dflash): blocks of equal size per sequence, at most the model's block size and together
+// at most physical_rows, logits for all rows or none.
 typedef struct power_rows {
     uint32_t size;
     int32_t n_rows;
@@ -235,9 +241,11 @@ POWER_API power_status power_evaluate(power_context *ctx, const power_rows *rows
 POWER_API power_status power_logits(power_context *ctx, int32_t row, const float **out, power_error *err);
 // Greedy choice; the lowest id wins ties. `probability` (may be null) receives the softmax value of the choice.
 POWER_API power_status power_argmax(power_context *ctx, int32_t row, int32_t *token, float *probability, power_error *err);
+// Hidden rows in the order of the evaluation's rows. `power_read_nextn` writes n_rows x n_embd values,
+// `power_read_layers` n_rows x n_layers x n_embd: the layers of a row stand side by side, in the order asked for.
 POWER_API power_status power_read_nextn(power_context *ctx, int32_t first_row, int32_t n_rows, float *out, power_error *err);
-POWER_API power_status power_read_layer(power_context *ctx, uint32_t layer, int32_t first_row, int32_t n_rows, float *out,
-                                        power_error *err);
+POWER_API power_status power_read_layers(power_context *ctx, const uint32_t *layers, uint32_t n_layers, int32_t first_row,
+                                         int32_t n_rows, float *out, power_error *err);
 
 // ---------------------------------------------------------------- memory
 
@@ -289,6 +297,45 @@ typedef struct power_chain {
 } power_chain;
 
 POWER_API power_status power_draft_chain(power_context *ctx, power_chain *chain, power_error *err);
+
+enum power_block_choice {
+    POWER_CHOOSE_LARGEST = 0,  // the largest logit of each row
+    POWER_CHOOSE_LATTICE = 1   // a walk over the candidates of the rows' state rows
+};
+
+enum power_block_confidence {
+    POWER_CONFIDENCE_NONE = 0,
+    POWER_CONFIDENCE_SOFTMAX = 1,  // softmax value of the choice among what it was chosen from
+    POWER_CONFIDENCE_STATE = 2     // first value of the row's state row; with POWER_CHOOSE_LARGEST only
+};
+
+// One block: evaluate `token` and n_rows - 1 times `fill_token` from `first_pos` on, and choose a token at each of the
+// rows first_row, first_row + 1, .., at most max_tokens, stopping before the first whose confidence is below `p_min`.
+// The rows that were written are dropped again before the call returns, so the sequence ends where it began; it is stale
+// when they cannot be dropped. Models with recurrent state are refused.
+// POWER_CHOOSE_LATTICE and POWER_CONFIDENCE_STATE need a nextn tap, the former unmasked. State row of a lattice: width
+// candidate ids as floats, then a table of width x width scores, row p for the predecessor p of the row before. The walk
+// begins with predecessor 0 and always takes the best successor, the first on ties.
+typedef struct power_block {
+    uint32_t size;
+    uint32_t choice;           // power_block_choice
+    uint32_t confidence;       // power_block_confidence
+    int32_t seq_id;
+    int32_t first_pos;
+    int32_t token;
+    int32_t fill_token;
+    int32_t n_rows;
+    int32_t first_row;
+    int32_t max_tokens;        // at most n_rows - first_row
+    int32_t lattice_width;     // candidates per row, as the model has them; 0 with POWER_CHOOSE_LARGEST
+    float p_min;               // 0 without a confidence
+    int32_t *out_tokens;       // room for max_tokens
+    float *out_confidences;    // room for max_tokens; may be null, and is without a confidence
+    int32_t out_count;
+    uint32_t reserved;
+} power_block;
+
+POWER_API power_status power_draft_block(power_context *ctx, power_block *block, power_error *err);
 
 // ---------------------------------------------------------------- samplers
 

@@ -61,7 +61,7 @@ bool window_is_whole(power_context * context, int32_t seq_id, int32_t length_tok
         return true;
     }
     const int32_t first = first_held_position(context, seq_id);
-    return first >= 0 && first <= std::max(0, length_tokens - window);
+    return first >= 0 && first <= std::max(0, length_tokens - (window - 1));
 }
 
 int32_t rollback_rows(power_context * context, int32_t seq_id) {
@@ -73,7 +73,7 @@ int32_t rollback_rows(power_context * context, int32_t seq_id) {
     const int32_t window = llama_model_n_swa(context->model->llama);
     const int32_t first = first_held_position(context, seq_id);
     if (window > 0 && context->attention != nullptr && first > 0) {
-        rows = std::min(rows, sequence.expected_tokens - window - first);
+        rows = std::min(rows, sequence.expected_tokens - (window - 1) - first);
     }
     return std::max(0, rows);
 }
@@ -127,6 +127,18 @@ void truncate_sequence(power_context * context, int32_t seq_id, int32_t length_t
     sequence.expected_tokens = length_tokens;
 }
 
+TemporaryRows::~TemporaryRows() {
+    Sequence & sequence = context_->sequences[(size_t) seq_id_];
+    if (sequence.stale || sequence.expected_tokens == length_) {
+        return;
+    }
+    try {
+        drop();
+    } catch (...) {
+        sequence.stale = true;
+    }
+}
+
 void remember_cells(power_context * context) {
     if (!moves_cells(context)) {
         return;
@@ -134,6 +146,15 @@ void remember_cells(power_context * context) {
     for (int32_t seq_id = 0; seq_id < context->sequence_count; ++seq_id) {
         context->cells_before[(size_t) seq_id] = cell_of(context, seq_id);
     }
+}
+
+bool touched_moved(const power_context * context) {
+    if (!moves_cells(context) || context->touched.size() < 2) {
+        return false;
+    }
+    return std::any_of(context->touched.begin(), context->touched.end(), [&](int32_t seq_id) {
+        return cell_of(context, seq_id) != context->cells_before[(size_t) seq_id];
+    });
 }
 
 // An evaluation brings the cells of its sequences side by side. A sequence whose cell lies between may be moved: its

@@ -123,6 +123,7 @@ struct power_context {
     uint32_t kind = POWER_CONTEXT_TARGET;
     int32_t ctx_tokens = 0;
     int32_t batch_rows = 0;
+    int32_t physical_rows = 0;     // rows of one pass through the graph; an evaluation may take several
     int32_t output_rows = 0;
     int32_t sequence_count = 0;
     int32_t snapshots = 0;
@@ -152,13 +153,13 @@ struct power_context {
     int32_t last_rows = 0;                         // rows of the last evaluation, 0 = nothing to read
     std::vector<int32_t> cells_before;             // recurrent cell of each sequence before an evaluation
 
-    // Scratch of draft_chain, sized at open for POWER_CONTEXT_NEXTN.
+    // Rows of the drafting primitives, sized at open for the kinds that draft; states for POWER_CONTEXT_NEXTN.
     int32_t nextn_head = 0;
-    std::vector<int32_t> chain_tokens;
-    std::vector<int32_t> chain_positions;
-    std::vector<int32_t> chain_seq_ids;
-    std::vector<int8_t> chain_wants;
-    std::vector<float> chain_states;
+    std::vector<int32_t> draft_tokens;
+    std::vector<int32_t> draft_positions;
+    std::vector<int32_t> draft_seq_ids;
+    std::vector<int8_t> draft_wants;
+    std::vector<float> draft_states;
 };
 
 namespace power {
@@ -192,6 +193,8 @@ private:
 };
 
 void check_open(const power_model * model, const power_context_params & params);  // open_checks.cpp
+void check_block_model(const power_model * model, const power_context_params & params);  // block_checks.cpp
+int32_t physical_rows(const power_context_params & params);
 int32_t embedding_row_width(const power_model * model);
 void model_release(power_model * model);
 void context_release(power_context * context);
@@ -218,14 +221,34 @@ const float * nextn_row(power_context * context, int32_t row);
 void check_sequence_id(const power_context * context, int32_t seq_id);
 int32_t stored_length(power_context * context, int32_t seq_id);
 int32_t first_held_position(power_context * context, int32_t seq_id);
-// True when every position that attention at `length_tokens` can see is still held.
+// True when every position that attention at `length_tokens` can see is still held: the window - 1 before it.
 bool window_is_whole(power_context * context, int32_t seq_id, int32_t length_tokens);
 int32_t rollback_rows(power_context * context, int32_t seq_id);
 void clear_sequence(power_context * context, int32_t seq_id);
 void truncate_sequence(power_context * context, int32_t seq_id, int32_t length_tokens);
+
+// Rows written on top of a sequence for the length of a scope. They are dropped at its end whatever happened; what
+// cannot be dropped makes the sequence stale.
+class TemporaryRows {
+public:
+    TemporaryRows(power_context * context, int32_t seq_id, int32_t length_tokens)
+        : context_(context), seq_id_(seq_id), length_(length_tokens) {}
+    ~TemporaryRows();
+    void drop() { truncate_sequence(context_, seq_id_, length_); }
+    TemporaryRows(const TemporaryRows &) = delete;
+    TemporaryRows & operator=(const TemporaryRows &) = delete;
+
+private:
+    power_context * context_;
+    int32_t seq_id_;
+    int32_t length_;
+};
+
 // Recurrent cells move when sequences share an evaluation; sequences that were moved lose their snapshots.
 void remember_cells(power_context * context);
 void settle_bystanders(power_context * context, bool failed);
+// True when one of several sequences of the evaluation at hand has its state in another cell than before.
+bool touched_moved(const power_context * context);
 
 }  // namespace power
 

@@ -47,10 +47,32 @@ void check_layer(const power_context * context, uint32_t layer) {
     }
 }
 
+void check_tapped(const power_context * context, const uint32_t * layers, uint32_t n_layers) {
+    if (n_layers == 0) {
+        power::fail(POWER_INVALID_ARGUMENT, "`n_layers` is 0, expected at least 1");
+    }
+    for (uint32_t at = 0; at < n_layers; ++at) {
+        check_layer(context, layers[at]);
+        if (context->layer_on[layers[at]] == 0) {
+            power::fail(POWER_INVALID_ARGUMENT, "layer %u is not tapped in this context", layers[at]);
+        }
+    }
+}
+
 void check_range(const power_context * context, int32_t first_row, int32_t n_rows) {
     if (first_row < 0 || n_rows < 1 || n_rows > context->last_rows || first_row > context->last_rows - n_rows) {
         power::fail(POWER_INVALID_ARGUMENT, "rows %d..%d are not in the last evaluation of %d rows", first_row,
                     first_row + n_rows - 1, context->last_rows);
+    }
+}
+
+// Rows of one layer into column `at` of out[n_rows][n_layers][n_embd].
+void copy_layer(power_context * context, uint32_t layer, int32_t first_row, int32_t n_rows, float * out,
+                uint32_t n_layers, uint32_t at) {
+    const size_t width = (size_t) llama_model_n_embd(context->model->llama);
+    const float * rows = llama_get_embeddings_layer_inp(context->llama, layer) + (size_t) first_row * width;
+    for (size_t row = 0; row < (size_t) n_rows; ++row) {
+        memcpy(out + (row * n_layers + at) * width, rows + row * width, width * sizeof(float));
     }
 }
 
@@ -139,21 +161,23 @@ power_status power_read_nextn(power_context * ctx, int32_t first_row, int32_t n_
     });
 }
 
-power_status power_read_layer(power_context * ctx, uint32_t layer, int32_t first_row, int32_t n_rows, float * out,
-                              power_error * err) {
+power_status power_read_layers(power_context * ctx, const uint32_t * layers, uint32_t n_layers, int32_t first_row,
+                               int32_t n_rows, float * out, power_error * err) {
     return power::guarded(err, [&] {
         power::ContextUse use(ctx);
+        power::check_not_null(layers, "layers");
         power::check_not_null(out, "out");
-        check_layer(ctx, layer);
-        if (ctx->layer_on[layer] == 0) {
-            power::fail(POWER_INVALID_ARGUMENT, "layer %u is not tapped in this context", layer);
-        }
+        check_tapped(ctx, layers, n_layers);
         check_range(ctx, first_row, n_rows);
-        const size_t width = (size_t) llama_model_n_embd(ctx->model->llama);
         const power::ComputeClock clock(ctx);
-        const float * rows = llama_get_embeddings_layer_inp(ctx->llama, layer);
-        memcpy(out, rows + (size_t) first_row * width, (size_t) n_rows * width * sizeof(float));
+        for (uint32_t at = 0; at < n_layers; ++at) {
+            copy_layer(ctx, layers[at], first_row, n_rows, out, n_layers, at);
+        }
     });
+}
+
+int32_t power_exposes_layer_inputs(const char * architecture) {
+    return architecture != nullptr && power::exposes_layer_inputs(architecture) ? 1 : 0;
 }
 
 }  // extern "C"

@@ -13,12 +13,26 @@ from pathlib import Path
 import pytest
 
 from power_core.target import ContextSettings, ModelSettings
+from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.tokens import TapRequest
 from power_native import NativeContext, NativeModel, _raw
 
 FakeBuilder = Callable[..., Path]
 ContextOpener = Callable[..., NativeContext]
+DraftOpener = Callable[[str], NativeModel]
+
+DRAFT_FORMS: dict[str, dict[str, object]] = {
+    "dflash": {"kind": "dflash"},
+    "dflash2": {"kind": "dflash2"},
+    "dspark": {"kind": "dspark"},
+    "dspark-bonus": {"kind": "dspark", "sample_from_anchor": False},
+    "own": {"kind": "dflash", "own_embeddings": True, "own_head": True},
+    "causal": {"kind": "dflash", "causal": True},
+    "small-vocabulary": {"kind": "dspark", "draft_vocabulary_tokens": 96},
+    "window": {"kind": "dflash2", "window_tokens": 32},
+}
+"""Block drafts for the tiny hybrid, as ``build_tiny_draft`` makes them."""
 
 FAKE_HEAD = """
 #include <stdint.h>
@@ -146,3 +160,20 @@ def open_context(models: dict[str, NativeModel]) -> Iterator[ContextOpener]:
     yield open_one
     for context in opened:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def draft_models(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DraftOpener]:
+    """Return a function that loads a form of ``DRAFT_FORMS``, each once, with exact arithmetic."""
+    folder = tmp_path_factory.mktemp("drafts")
+    opened: dict[str, NativeModel] = {}
+
+    def open_one(form: str) -> NativeModel:
+        if form not in opened:
+            path = build_tiny_draft(folder / f"{form}.gguf", seed=2, **DRAFT_FORMS[form])
+            opened[form] = NativeModel.open(ModelSettings(path=path))
+        return opened[form]
+
+    yield open_one
+    for model in opened.values():
+        model.close()

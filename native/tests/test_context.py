@@ -193,6 +193,28 @@ def test_sliding_window_refuses_to_go_behind_what_it_holds(open_context):
         context.truncate(first)
 
 
+def test_sliding_window_goes_back_to_the_last_whole_window(open_context):
+    """The oldest row that is held is the oldest that the next row sees; a lost one would change logits by about 3."""
+    context, fresh = (open_context("sliding-window", ctx_tokens=1024) for _ in range(2))
+    tokens = [(7 * n) % 400 for n in range(640)]
+
+    def feed_up_to(each, length):
+        for at in range(each.length_tokens(), length, 64):
+            feed(each, tokens[at : min(at + 64, length)], logits="none")
+
+    for end in range(320, 641, 64):
+        feed_up_to(context, end)
+        length = end - context.rollback_rows()
+        assert context.first_pos() == length - 31 > 0
+        fresh.clear()
+        feed_up_to(fresh, length)
+        context.truncate(length)
+        for each in (context, fresh):
+            feed(each, [9])
+        assert np.abs(context.logits(0) - fresh.logits(0)).max() < 0.1
+        context.truncate(length)
+
+
 def test_clear_forgets_everything(open_context):
     context, fresh = open_context("hybrid"), open_context("hybrid")
     feed(context, PROMPT)
@@ -298,12 +320,12 @@ def test_taps_are_copies_of_the_rows_asked_for(models, open_context):
     feed(context, PROMPT, logits="last")
     taps = context.read_taps(4, 3)
     assert taps.nextn is None
-    assert [rows.shape for rows in taps.layers] == [(3, 256), (3, 256)]
-    kept = taps.layers[0].copy()
+    assert taps.layers.shape == (3, 2, 256)
+    kept = taps.layers.copy()
     single = context.read_taps(5, 1)
-    assert np.array_equal(single.layers[1][0], taps.layers[1][1])
+    assert np.array_equal(single.layers[0], taps.layers[1])
     feed(context, [1, 2])
-    assert np.array_equal(taps.layers[0], kept)
+    assert np.array_equal(taps.layers, kept)
     with pytest.raises(NativeCallError):
         context.read_taps(1, 2)
     context.close()

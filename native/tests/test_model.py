@@ -27,7 +27,7 @@ def test_facts_of_the_models(models):
 
 def test_traits_of_the_models(models):
     hybrid, attention, window = (models[kind].traits for kind in ("hybrid", "attention", "sliding-window"))
-    assert (hybrid.has_layer_taps, attention.has_layer_taps, window.has_layer_taps) == (True, True, False)
+    assert (hybrid.has_layer_taps, attention.has_layer_taps, window.has_layer_taps) == (True, True, True)
     assert (hybrid.has_nextn_rows, attention.has_nextn_rows) == (True, False)
     assert (hybrid.n_embd_in, attention.n_embd_in) == (256, 256)
     assert 0 <= attention.mask_token < 512
@@ -165,11 +165,16 @@ def test_context_size_is_the_users_number(open_context):
     assert context.ctx_tokens == 100
 
 
-def test_taps_that_the_architecture_lacks_are_refused_by_name(models):
+def test_taps_that_the_architecture_lacks_are_refused_by_name(models, draft_models):
+    settings = ContextSettings(ctx_tokens=64, batch_rows=16, taps=TapRequest(nextn=True))
     with pytest.raises(NativeCallError, match="gemma3"):
-        models["sliding-window"].open_context(
-            ContextSettings(ctx_tokens=64, batch_rows=16, taps=TapRequest(layers=(1,)))
-        )
+        models["sliding-window"].open_context(settings)
+    drafter = draft_models("own")
+    assert not drafter.traits.has_layer_taps
+    for taps, words in ((TapRequest(layers=(1,)), "input of layer 1"), (TapRequest(nextn=True), "no nextn rows")):
+        with pytest.raises(NativeCallError, match=words) as caught:
+            drafter.open_draft_context(ContextSettings(ctx_tokens=64, batch_rows=16, taps=taps))
+        assert "'dflash'" in str(caught.value)
     gc.collect()
 
 

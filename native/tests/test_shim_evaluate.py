@@ -38,6 +38,7 @@ int32_t stored_length(power_context *, int32_t seq_id) { return held[seq_id]; }
 bool window_is_whole(power_context *, int32_t, int32_t) { return true; }
 void remember_cells(power_context *) {}
 void settle_bystanders(power_context *, bool) {}
+bool touched_moved(const power_context *) { return false; }
 }
 
 int main() {

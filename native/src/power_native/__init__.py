@@ -5,7 +5,8 @@ Importing this package loads nothing and works without the library; the first us
 | Module | Content |
 | --- | --- |
 | ``model``, ``context``, ``vocabulary``, ``sampler`` | the protocols of ``power_core.target`` |
-| ``draft`` | drafting primitives for plugins |
+| ``block``, ``draft`` | drafting primitives for plugins |
+| ``block_graph``, ``block_opening`` | the draft graph of any block drafter: check, open, feed, draft |
 | ``info`` | the library's facts and its devices |
 | ``quantize`` | ``power_native.quantize.quantize``: another weight type for a file |
 | ``plugin`` | what is registered with power_core |
@@ -19,14 +20,24 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from power_native._loader import Library, LibraryInfo
     from power_native._loader import library as load_library
+    from power_native.block import BlockDraft
+    from power_native.block_graph import BlockGraph
+    from power_native.block_opening import (
+        block_draft_refusal,
+        open_block_graph,
+        require_block_draft,
+        require_block_layout,
+    )
     from power_native.context import NativeContext
     from power_native.draft import NextnChain
-    from power_native.info import DeviceInfo, devices, library_info
+    from power_native.info import DeviceInfo, devices, exposes_layer_inputs, library_info
     from power_native.model import NativeModel, NativeTraits
     from power_native.sampler import GreedySampler, NativeSampler
     from power_native.vocabulary import NativeVocabulary
 
 __all__ = [
+    "BlockDraft",
+    "BlockGraph",
     "DeviceInfo",
     "GreedySampler",
     "Library",
@@ -37,12 +48,19 @@ __all__ = [
     "NativeTraits",
     "NativeVocabulary",
     "NextnChain",
+    "block_draft_refusal",
     "devices",
+    "exposes_layer_inputs",
     "library_info",
     "load_library",
+    "open_block_graph",
+    "require_block_draft",
+    "require_block_layout",
 ]
 
 _HOMES = {
+    "BlockDraft": "block",
+    "BlockGraph": "block_graph",
     "DeviceInfo": "info",
     "GreedySampler": "sampler",
     "Library": "_loader",
@@ -53,9 +71,14 @@ _HOMES = {
     "NativeTraits": "model",
     "NativeVocabulary": "vocabulary",
     "NextnChain": "draft",
+    "block_draft_refusal": "block_opening",
     "devices": "info",
+    "exposes_layer_inputs": "info",
     "library_info": "info",
     "load_library": "_loader",
+    "open_block_graph": "block_opening",
+    "require_block_draft": "block_opening",
+    "require_block_layout": "block_opening",
 }
 
 

@@ -16,18 +16,12 @@ def target_parameters(settings: ContextSettings, arithmetic: Arithmetic) -> _raw
     """Parameters of a target's context.
 
     Raises:
-        ConfigError: a value out of range; ``batch_rows`` below ``snapshots + 2``; flash attention off although the
-            arithmetic is exact.
+        ConfigError: a value out of range; ``batch_rows`` or ``ubatch_rows`` below ``snapshots + 2``; flash attention
+            off although the arithmetic is exact.
     """
-    if settings.batch_rows < settings.snapshots + 2:
-        raise ConfigError(
-            f"`num_batch` is {settings.batch_rows}, but {settings.snapshots} snapshots need at least "
-            f"{settings.snapshots + 2} rows",
-            field="num_batch",
-            value=settings.batch_rows,
-            allowed=f">= {settings.snapshots + 2}",
-            hint="raise `num_batch` or lower the number of snapshots",
-        )
+    _require_room("num_batch", settings.batch_rows, settings.snapshots)
+    if settings.ubatch_rows and settings.snapshots:
+        _require_room("num_ubatch", settings.ubatch_rows, settings.snapshots)
     if settings.ctx_tokens < settings.snapshots + 2 and settings.snapshots > 0:
         raise ConfigError(
             f"`num_ctx` is {settings.ctx_tokens}, but {settings.snapshots} snapshots need at least "
@@ -51,6 +45,7 @@ def _parameters(
 ) -> _raw.power_context_params:
     _require("num_ctx", settings.ctx_tokens, 1)
     _require("num_batch", settings.batch_rows, 1)
+    _require("num_ubatch", settings.ubatch_rows, 0)
     _require("sequences", settings.sequences, 1)
     _require("snapshots", settings.snapshots, 0)
     _require("num_thread", settings.threads, 0)
@@ -60,6 +55,7 @@ def _parameters(
         kind=kind,
         ctx_tokens=settings.ctx_tokens,
         batch_rows=settings.batch_rows,
+        physical_rows=settings.ubatch_rows,
         sequences=settings.sequences,
         snapshots=settings.snapshots,
         threads=settings.threads,
@@ -67,6 +63,17 @@ def _parameters(
         output_rows=min(settings.output_rows, settings.batch_rows),
         causal=causal,
     )
+
+
+def _require_room(field: str, rows: int, snapshots: int) -> None:
+    if rows < snapshots + 2:
+        raise ConfigError(
+            f"`{field}` is {rows}, but {snapshots} snapshots need at least {snapshots + 2} rows",
+            field=field,
+            value=rows,
+            allowed=f">= {snapshots + 2}",
+            hint=f"raise `{field}` or lower the number of snapshots",
+        )
 
 
 def _flash_attention(settings: ContextSettings, arithmetic: Arithmetic) -> int:

@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import Any
 
-POWER_ABI_VERSION = 1
+POWER_ABI_VERSION = 2
 POWER_OK = 0
 POWER_INVALID_ARGUMENT = 1
 POWER_ABI_MISMATCH = 2
@@ -40,6 +40,11 @@ POWER_NO_FINITE_LOGIT = 13
 POWER_CONTEXT_TARGET = 0
 POWER_CONTEXT_NEXTN = 1
 POWER_CONTEXT_DRAFT = 2
+POWER_CHOOSE_LARGEST = 0
+POWER_CHOOSE_LATTICE = 1
+POWER_CONFIDENCE_NONE = 0
+POWER_CONFIDENCE_SOFTMAX = 1
+POWER_CONFIDENCE_STATE = 2
 
 power_progress = CFUNCTYPE(c_int32, c_float, c_void_p)
 
@@ -185,12 +190,14 @@ class power_context_params(Structure):
     kind: int
     ctx_tokens: int
     batch_rows: int
+    physical_rows: int
     sequences: int
     snapshots: int
     threads: int
     flash_attention: int
     output_rows: int
     causal: int
+    reserved: int
     other: Any
 
     _fields_ = (
@@ -198,12 +205,14 @@ class power_context_params(Structure):
         ("kind", c_uint32),
         ("ctx_tokens", c_uint32),
         ("batch_rows", c_uint32),
+        ("physical_rows", c_uint32),
         ("sequences", c_uint32),
         ("snapshots", c_uint32),
         ("threads", c_int32),
         ("flash_attention", c_int32),
         ("output_rows", c_uint32),
         ("causal", c_uint32),
+        ("reserved", c_uint32),
         ("other", c_void_p),
     )
 
@@ -214,22 +223,26 @@ class power_context_info(Structure):
     size: int
     ctx_tokens: int
     batch_rows: int
+    physical_rows: int
     sequences: int
     snapshots: int
     threads: int
     flash_attention: int
     exact: int
+    reserved: int
     memory_bytes: int
 
     _fields_ = (
         ("size", c_uint32),
         ("ctx_tokens", c_uint32),
         ("batch_rows", c_uint32),
+        ("physical_rows", c_uint32),
         ("sequences", c_uint32),
         ("snapshots", c_uint32),
         ("threads", c_int32),
         ("flash_attention", c_uint32),
         ("exact", c_uint32),
+        ("reserved", c_uint32),
         ("memory_bytes", c_uint64),
     )
 
@@ -312,6 +325,46 @@ class power_chain(Structure):
     )
 
 
+class power_block(Structure):
+    """`power_block` of power_shim.h."""
+
+    size: int
+    choice: int
+    confidence: int
+    seq_id: int
+    first_pos: int
+    token: int
+    fill_token: int
+    n_rows: int
+    first_row: int
+    max_tokens: int
+    lattice_width: int
+    p_min: float
+    out_tokens: Any
+    out_confidences: Any
+    out_count: int
+    reserved: int
+
+    _fields_ = (
+        ("size", c_uint32),
+        ("choice", c_uint32),
+        ("confidence", c_uint32),
+        ("seq_id", c_int32),
+        ("first_pos", c_int32),
+        ("token", c_int32),
+        ("fill_token", c_int32),
+        ("n_rows", c_int32),
+        ("first_row", c_int32),
+        ("max_tokens", c_int32),
+        ("lattice_width", c_int32),
+        ("p_min", c_float),
+        ("out_tokens", POINTER(c_int32)),
+        ("out_confidences", POINTER(c_float)),
+        ("out_count", c_int32),
+        ("reserved", c_uint32),
+    )
+
+
 class power_sampler_params(Structure):
     """`power_sampler_params` of power_shim.h."""
 
@@ -355,6 +408,7 @@ STRUCTS: tuple[type[Structure], ...] = (
     power_rows,
     power_sequence_info,
     power_chain,
+    power_block,
     power_sampler_params,
 )
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
@@ -399,6 +453,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
         (c_void_p, c_int32, c_uint32, POINTER(c_char), c_uint32, POINTER(c_uint32), POINTER(power_error)),
     ),
     "power_token_is_end": (c_int32, (c_void_p, c_int32)),
+    "power_exposes_layer_inputs": (c_int32, (c_char_p,)),
     "power_context_open": (c_int32, (c_void_p, POINTER(power_context_params), POINTER(c_void_p), POINTER(power_error))),
     "power_context_close": (None, (c_void_p,)),
     "power_context_info_get": (c_int32, (c_void_p, POINTER(power_context_info), POINTER(power_error))),
@@ -414,7 +469,10 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "power_logits": (c_int32, (c_void_p, c_int32, POINTER(POINTER(c_float)), POINTER(power_error))),
     "power_argmax": (c_int32, (c_void_p, c_int32, POINTER(c_int32), POINTER(c_float), POINTER(power_error))),
     "power_read_nextn": (c_int32, (c_void_p, c_int32, c_int32, POINTER(c_float), POINTER(power_error))),
-    "power_read_layer": (c_int32, (c_void_p, c_uint32, c_int32, c_int32, POINTER(c_float), POINTER(power_error))),
+    "power_read_layers": (
+        c_int32,
+        (c_void_p, POINTER(c_uint32), c_uint32, c_int32, c_int32, POINTER(c_float), POINTER(power_error)),
+    ),
     "power_sequence_get": (c_int32, (c_void_p, c_int32, POINTER(power_sequence_info), POINTER(power_error))),
     "power_memory_truncate": (c_int32, (c_void_p, c_int32, c_int32, POINTER(power_error))),
     "power_memory_clear": (c_int32, (c_void_p, c_int32, POINTER(power_error))),
@@ -428,6 +486,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
         (c_void_p, c_int32, POINTER(c_uint8), c_uint64, c_int32, POINTER(power_error)),
     ),
     "power_draft_chain": (c_int32, (c_void_p, POINTER(power_chain), POINTER(power_error))),
+    "power_draft_block": (c_int32, (c_void_p, POINTER(power_block), POINTER(power_error))),
     "power_sampler_open": (c_int32, (c_void_p, POINTER(power_sampler_params), POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_clone": (c_int32, (c_void_p, POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_close": (None, (c_void_p,)),

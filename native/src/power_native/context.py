@@ -45,6 +45,7 @@ class NativeContext(SequenceMemory):
         super().__init__("context", model._library, pointer, model._functions.power_context_close, parents=parents)
         self.model = model
         self.taps = taps or TapRequest()
+        self._layers = (ctypes.c_uint32 * len(self.taps.layers))(*self.taps.layers)
         self._ctx_tokens = int(parameters.ctx_tokens)
         self._n_vocab = model.info.n_vocab
         self._n_embd = model.info.n_embd
@@ -79,6 +80,11 @@ class NativeContext(SequenceMemory):
     @property
     def batch_rows(self) -> int:
         return int(self._granted.batch_rows)
+
+    @property
+    def ubatch_rows(self) -> int:
+        """Rows computed at once; an evaluation of more rows takes several passes."""
+        return int(self._granted.physical_rows)
 
     @property
     def sequences(self) -> int:
@@ -210,19 +216,18 @@ class NativeContext(SequenceMemory):
         return self._token.value, self._probability.value
 
     def read_taps(self, first_row: int, n_rows: int) -> Taps:
-        """Copy the hidden rows of rows [first_row, first_row + n_rows) of the last evaluation.
+        """Copy the hidden rows of rows [first_row, first_row + n_rows) of the last evaluation, in its order.
 
-        Shapes: every array float32[n_rows, n_embd].
+        Shapes: ``nextn`` float32[n_rows, n_embd]; ``layers`` float32[n_rows, n_layers, n_embd].
         """
-        nextn = self._read_rows("power_read_nextn", (), first_row, n_rows) if self.taps.nextn else None
-        if not self.taps.layers:
-            return Taps(nextn=nextn)
-        layers = tuple(self._read_rows("power_read_layer", (layer,), first_row, n_rows) for layer in self.taps.layers)
-        return Taps(nextn=nextn, layers=layers)
+        nextn = self.read_nextn(first_row, n_rows) if self.taps.nextn else None
+        return Taps(nextn=nextn, layers=self._read_layers(first_row, n_rows) if self.taps.layers else None)
 
     def read_nextn(self, first_row: int, n_rows: int) -> FloatRows:
         """Copy the state rows of rows of the last evaluation; shape float32[n_rows, n_embd]."""
-        return self._read_rows("power_read_nextn", (), first_row, n_rows)
+        rows = np.empty((max(n_rows, 0), self._n_embd), np.float32)
+        self._call("power_read_nextn", first_row, n_rows, _address(rows))
+        return rows
 
     def open_sampler(self, settings: SamplingSettings) -> Sampler:
         """Open a sampler that draws at rows of this context's last evaluation."""
@@ -252,15 +257,29 @@ class NativeContext(SequenceMemory):
             raw.states = self._states.place(states, n_rows)
 
     def _run(self, kernels: Kernels) -> None:
+        self._choose_kernels(kernels)
+        self._call_held("power_evaluate", self._rows.reference)
+
+    def _call_decoding(self, symbol: str, argument: object) -> None:
+        """Call a drafting primitive, which evaluates rows, with the kernels of ``decode``."""
+        if not self._gate.enter(False):
+            self._refuse(symbol)
+        try:
+            self._choose_kernels("decode")
+            self._call_held(symbol, argument)
+        finally:
+            self._gate.leave()
+
+    def _choose_kernels(self, kernels: Kernels) -> None:
         exact = self._exact_decode and kernels == "decode"
         if exact != self._exact_now:
             self._call_held("power_context_set_exact", exact)
             self._exact_now = exact
-        self._call_held("power_evaluate", self._rows.reference)
 
-    def _read_rows(self, symbol: str, arguments: tuple[int, ...], first_row: int, n_rows: int) -> FloatRows:
-        rows = np.empty((max(n_rows, 0), self._n_embd), np.float32)
-        self._call(symbol, *arguments, first_row, n_rows, _address(rows))
+    def _read_layers(self, first_row: int, n_rows: int) -> FloatRows:
+        n_layers = len(self._layers)
+        rows = np.empty((max(n_rows, 0), n_layers, self._n_embd), np.float32)
+        self._call("power_read_layers", self._layers, n_layers, first_row, n_rows, _address(rows))
         return rows
 
     def _require_exact(self) -> None:

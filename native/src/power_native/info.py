@@ -42,6 +42,15 @@ def devices() -> tuple[DeviceInfo, ...]:
     return tuple(_device(index) for index in range(owner.functions.power_device_count()))
 
 
+def exposes_layer_inputs(architecture: str) -> bool:
+    """True when targets of this ``general.architecture`` expose the inputs of their layers.
+
+    Raises:
+        NativeError: as ``library_info``.
+    """
+    return bool(library().functions.power_exposes_layer_inputs(architecture.encode()))
+
+
 def device_memory_bytes() -> int:
     """Free memory of all devices other than the CPU."""
     return sum(device.memory_free_bytes for device in devices() if device.kind not in ("cpu", "integrated-gpu"))

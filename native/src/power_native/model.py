@@ -134,9 +134,11 @@ class NativeModel(SharedHandle):
                 value=self.settings.load_nextn,
                 hint="load a model that has them, with `load_nextn`",
             )
+        rows = target.batch_rows if batch_rows is None else batch_rows
         settings = ContextSettings(
             ctx_tokens=target.ctx_tokens,
-            batch_rows=target.batch_rows if batch_rows is None else batch_rows,
+            batch_rows=rows,
+            ubatch_rows=min(target.ubatch_rows, rows),
             sequences=target.sequences,
             threads=threads,
             output_rows=target.sequences,

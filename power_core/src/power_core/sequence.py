@@ -135,7 +135,7 @@ class TargetSequence:
         self._prefill(prompt, None, None)
         calls = self._evaluate_in_slices(self.history[self.prompt_tokens : -1], self.prompt_tokens)
         self.context.check_integrity(self.seq_id).raise_if_broken()
-        return calls + -(-len(prompt) // self.context.batch_rows)
+        return calls + -(-len(prompt) // self.context.ubatch_rows)
 
     def _evaluate_in_slices(self, tokens: Sequence[TokenId], start_pos: int) -> int:
         starts = range(0, len(tokens), self.slice_rows)
@@ -150,8 +150,8 @@ class TargetSequence:
         on_progress: Callable[[int, int], None] | None,
     ) -> int:
         chunk: Sequence[TokenId] = ()
-        for at in range(0, len(prompt), self.context.batch_rows):
-            chunk = prompt[at : at + self.context.batch_rows]
+        for at in range(0, len(prompt), self.context.ubatch_rows):
+            chunk = prompt[at : at + self.context.ubatch_rows]
             last = at + len(chunk) == len(prompt)
             rows = SequenceRows(seq_id=self.seq_id, start_pos=at, tokens=chunk, logits="last" if last else "none")
             self.context.evaluate((rows,), kernels="prefill")
@@ -212,6 +212,6 @@ class BlockRows:
 
 
 def _joined(parts: Sequence[Taps]) -> Taps:
-    nextn = None if parts[0].nextn is None else np.concatenate([part.nextn for part in parts if part.nextn is not None])
-    layers = tuple(np.concatenate(rows) for rows in zip(*(part.layers for part in parts), strict=True))
-    return Taps(nextn=nextn, layers=layers)
+    nextn = [part.nextn for part in parts if part.nextn is not None]
+    layers = [part.layers for part in parts if part.layers is not None]
+    return Taps(nextn=np.concatenate(nextn) if nextn else None, layers=np.concatenate(layers) if layers else None)

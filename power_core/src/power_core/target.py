@@ -39,7 +39,9 @@ class ContextSettings:
 
     Attributes:
         ctx_tokens: Positions per sequence.
-        batch_rows: Most rows in one evaluation; also the prompt's chunk size.
+        batch_rows: Most rows in one evaluation.
+        ubatch_rows: Rows computed at once, also the prompt's chunk size; 0 for ``batch_rows``; at least
+            ``snapshots + 2``. Fewer need less memory.
         snapshots: Recurrent-state snapshots asked for (S); 0 for models without recurrent state.
         sequences: Independent sequences.
         threads: Compute threads; 0 lets the backend choose.
@@ -50,6 +52,7 @@ class ContextSettings:
 
     ctx_tokens: int
     batch_rows: int = 512
+    ubatch_rows: int = 0
     snapshots: int = 0
     sequences: int = 1
     threads: int = 0
@@ -107,6 +110,11 @@ class TargetContext(CacheState, Protocol):
 
     @property
     def batch_rows(self) -> int: ...
+
+    @property
+    def ubatch_rows(self) -> int:
+        """Rows computed at once; an evaluation of more rows takes several passes."""
+        ...
 
     @property
     def snapshots(self) -> int:

@@ -48,11 +48,12 @@ class TapRequest:
 class Taps:
     """Hidden rows of some evaluated rows; owned copies that nobody changes, so a drafter may keep views of them.
 
-    Shapes: ``nextn`` float32[n_rows, n_embd]; ``layers[i]`` float32[n_rows, n_embd] for ``TapRequest.layers[i]``.
+    Shapes: ``nextn`` float32[n_rows, n_embd]; ``layers`` float32[n_rows, n_layers, n_embd], contiguous, the layers in
+    the order of ``TapRequest.layers``. What was not asked for is None.
     """
 
     nextn: NDArray[np.float32] | None = None
-    layers: tuple[NDArray[np.float32], ...] = ()
+    layers: NDArray[np.float32] | None = None
 
 
 @attrs.frozen(kw_only=True, eq=False)

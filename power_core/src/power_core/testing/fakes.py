@@ -90,6 +90,7 @@ class FakeContext:
         self.snapshots = settings.snapshots
         self.ctx_tokens = settings.ctx_tokens
         self.batch_rows = settings.batch_rows
+        self.ubatch_rows = settings.ubatch_rows or settings.batch_rows
         self.compute_ns = 0
         self.evaluations: list[tuple[SequenceRows, ...]] = []
         self.before_evaluate: Callable[[FakeContext], None] | None = None
@@ -155,14 +156,16 @@ class FakeContext:
         return next_token(self._rows[row][1], self.n_vocab)
 
     def read_taps(self, first_row: int, n_rows: int) -> Taps:
-        """Rows that encode (sequence, position, token, layer boundary)."""
+        """Rows that begin with sequence, position and token; a layer's rows end with the layer's id."""
         rows = [
             [seq_id, len(history) - 1, history[-1], *([0.0] * (self.n_embd - 3))]
             for seq_id, history in self._rows[first_row : first_row + n_rows]
         ]
         values = np.asarray(rows, dtype=np.float32).reshape(n_rows, self.n_embd)
         wanted = self.settings.taps
-        return Taps(nextn=values if wanted.nextn else None, layers=tuple(values + 0 for _ in wanted.layers))
+        layers = np.repeat(values[:, None], len(wanted.layers), axis=1)
+        layers[:, :, -1] = wanted.layers
+        return Taps(nextn=values if wanted.nextn else None, layers=layers if wanted.layers else None)
 
     def open_sampler(self, settings: SamplingSettings) -> Sampler:
         """Greedy only."""
