@@ -81,9 +81,10 @@ def _leaves(group: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 def _command_section(name: str, command: Any) -> str:
     fields = {setting.field for setting in SETTINGS}
-    own = [parameter for parameter in command.params if parameter.name not in fields]
+    takes_all = fields <= {parameter.name for parameter in command.params}
+    own = [parameter for parameter in command.params if not takes_all or parameter.name not in fields]
     rows = [f"| {_names(parameter)} | {parameter.help} |\n" for parameter in own]
-    takes_settings = "" if len(own) == len(command.params) else "\nTakes every flag of the table of settings below.\n"
+    takes_settings = "\nTakes every flag of the table of settings below.\n" if takes_all else ""
     examples = [line for line in command.epilog.split("\n\n") if line != "Examples:"]
     table = "| Option | Meaning |\n| --- | --- |\n" + "".join(rows)
     return f"## {name}\n\n{command.help}\n\n```sh\n" + "\n".join(examples) + f"\n```\n\n{table}{takes_settings}"

@@ -36,8 +36,9 @@ def open_fake_session(
 ) -> Session:
     """Open a session on a fake target; the plan is given, not negotiated."""
     model = FakeModel(n_vocab=N_VOCAB, recurrent=recurrent, first_end=first_end)
+    wanted = TapRequest(nextn=True, layers=(2, 0)) if taps else TapRequest()
     context = model.open_context(
-        ContextSettings(ctx_tokens=ctx_tokens, batch_rows=batch_rows, snapshots=snapshots, taps=TapRequest(nextn=taps))
+        ContextSettings(ctx_tokens=ctx_tokens, batch_rows=batch_rows, snapshots=snapshots, taps=wanted)
     )
     plan = SessionPlan(
         strategy="scripted",

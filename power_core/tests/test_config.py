@@ -45,6 +45,7 @@ def test_every_setting_of_the_three_classes_is_in_the_table_once():
         ("spec_mtp_fr_vocab_size", "mtp_fr_vocab_size"),
         ("num_ctx", "ctx"),
         ("num_batch", "batch"),
+        ("num_ubatch", "ubatch"),
         ("num_thread", "threads"),
         ("flash_attention", "flash_attention"),
         ("gpu_layers", "gpu_layers"),
@@ -79,6 +80,7 @@ def test_every_key_is_read(tmp_path: Path):
         arithmetic = "fast"
         num_ctx = 1024
         num_batch = 64
+        num_ubatch = 32
         num_thread = 3
         gpu_layers = -1
         flash_attention = false
@@ -110,6 +112,7 @@ def test_every_key_is_read(tmp_path: Path):
         arithmetic="fast",
         ctx=1024,
         batch=64,
+        ubatch=32,
         threads=3,
         gpu_layers=-1,
         flash_attention="off",

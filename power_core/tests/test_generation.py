@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+import numpy as np
 import pytest
 from core_sessions import (
     N_VOCAB,
@@ -61,6 +62,10 @@ def test_taps_reach_the_drafter_once_in_order_for_committed_rows_only(seed, slic
     rows = [row for taps in drafter.taps for row in taps.nextn.tolist()]
     assert [int(row[1]) for row in rows] == list(range(len(session.committed_tokens)))
     assert [int(row[2]) for row in rows] == list(session.committed_tokens)
+    layers = np.concatenate([taps.layers for taps in drafter.taps])
+    assert layers.shape == (len(rows), 2, fake_context(session).n_embd)
+    assert layers[:, :, :3].tolist() == [[row[:3]] * 2 for row in rows]
+    assert layers[:, :, -1].tolist() == [[2, 0]] * len(rows)
 
 
 def test_slices_after_a_mismatch_are_never_evaluated():

@@ -30,6 +30,7 @@ BAD_SESSION = [
     ("ctx", 0),
     ("ctx", -5),
     ("batch", 0),
+    ("ubatch", 0),
     ("threads", -1),
     ("gpu_layers", -2),
     ("mtp_fr_vocab_size", 1_023),

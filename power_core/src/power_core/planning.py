@@ -75,16 +75,27 @@ def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapReques
     smallest = minimum_batch_rows(draft_max)
     if ctx_tokens < smallest:
         raise out_of_range("ctx", ctx_tokens, f"at least draft_max + 2 ({smallest})")
-    batch_rows = settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens)
+    batch_rows = max(settings.batch or min(DEFAULT_BATCH_ROWS, ctx_tokens), smallest)
+    _require_ubatch(settings.ubatch, batch_rows, snapshots)
     return ContextSettings(
         ctx_tokens=ctx_tokens,
-        batch_rows=max(batch_rows, smallest),
+        batch_rows=batch_rows,
+        ubatch_rows=settings.ubatch or batch_rows,
         output_rows=draft_max + 1,
         snapshots=snapshots,
         threads=threads_in_force(settings),
         flash_attention=settings.flash_attention,
         taps=taps,
     )
+
+
+def _require_ubatch(rows: int | None, batch_rows: int, snapshots: int) -> None:
+    if rows is None:
+        return
+    if rows > batch_rows:
+        raise out_of_range("ubatch", rows, f"at most batch ({batch_rows})")
+    if snapshots and rows < snapshots + 2:
+        raise out_of_range("ubatch", rows, f"at least snapshots + 2 ({snapshots + 2})")
 
 
 def threads_in_force(settings: SessionSettings) -> int:
@@ -119,7 +130,6 @@ def make_plan(
         slice_rows=slice_rows,
         guard_rows=window if wide and not granted_less else None,
         checkpoint_rows=window + 1 if wide and granted_less else None,
-        admitted=None if settings.draft is None else False,
         events=tuple(events),
     )
 
@@ -167,6 +177,7 @@ def shown_settings(
         "verify_rows": plan.slice_rows,
         "ctx": context.ctx_tokens,
         "batch": context.batch_rows,
+        "ubatch": context.ubatch_rows,
         "threads": threads_in_force(settings),
         "flash_attention": settings.flash_attention,
         "gpu_layers": settings.gpu_layers,

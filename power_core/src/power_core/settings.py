@@ -20,6 +20,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "snapshots": (1, 64),
     "ctx": (2, 2**24),
     "batch": (1, 2**16),
+    "ubatch": (1, 2**16),
     "threads": (0, 1024),
     "gpu_layers": (-1, 10_000),
     "mtp_fr_vocab_size": (1_024, 1_048_576),
@@ -48,7 +49,8 @@ class SessionSettings:
         scheduler: Who decides the draft width per round.
         arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels.
         ctx: Positions in the context; None takes the smaller of 4096 and what the model was trained with.
-        batch: Rows per evaluation and prompt chunk; None takes 512, or less in a smaller context.
+        batch: Most rows of one evaluation; None takes 512, or less in a smaller context.
+        ubatch: Rows computed at once and per prompt chunk; None takes ``batch``. Fewer need less memory.
         threads: Compute threads, 0 for one per core.
         gpu_layers: Layers to offload, -1 for all.
         flash_attention: ``auto`` is on wherever exact arithmetic needs it.
@@ -67,6 +69,7 @@ class SessionSettings:
     arithmetic: Arithmetic = "exact"
     ctx: int | None = None
     batch: int | None = None
+    ubatch: int | None = None
     threads: int = 0
     gpu_layers: int = 0
     flash_attention: Literal["on", "off", "auto"] = "auto"

@@ -167,9 +167,16 @@ SETTINGS: tuple[Setting, ...] = (
     _session(
         "batch",
         WHOLE,
-        "Rows per evaluation and prompt chunk.",
+        "Most rows of one evaluation.",
         key="num_batch",
         unset="512, or less in a smaller context",
+    ),
+    _session(
+        "ubatch",
+        WHOLE,
+        "Rows computed at once and per prompt chunk, at most the batch; fewer need less memory.",
+        key="num_ubatch",
+        unset="the batch",
     ),
     _session("gpu_layers", WHOLE, "Layers to offload; -1 is all."),
     _session("flash_attention", SWITCH, "`auto` is on wherever exact arithmetic needs it."),

@@ -129,8 +129,8 @@ def fresh_logits(
 ) -> NDArray[np.float32]:
     """Return the logits of ``probe`` after the prompt by its chunks and the generated tokens one by one."""
     context.clear()
-    for at in range(0, len(prompt), context.batch_rows):
-        chunk = prompt[at : at + context.batch_rows]
+    for at in range(0, len(prompt), context.ubatch_rows):
+        chunk = prompt[at : at + context.ubatch_rows]
         context.evaluate((SequenceRows(start_pos=at, tokens=chunk, logits="last"),), kernels="prefill")
     for offset, token in enumerate(generated):
         context.evaluate((SequenceRows(start_pos=len(prompt) + offset, tokens=(token,)),), kernels="decode")
