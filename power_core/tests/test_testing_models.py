@@ -14,7 +14,7 @@ import pytest
 from power_core.artifacts.gguf import scan_header
 from power_core.artifacts.roles import check_target
 from power_core.errors import ConfigError
-from power_core.testing import models
+from power_core.testing import gguf_files, models
 from power_core.testing.models import WeightType, build_tiny_target, default_target_path
 from power_core.testing.tiny_weights import TargetKind
 from power_core.testing.tokenizer import (
@@ -89,7 +89,7 @@ def test_file_is_replaced_whole_and_nothing_is_left_over(tmp_path: Path, monkeyp
     def fail(*_: object) -> None:
         raise RuntimeError("stopped half-way")
 
-    monkeypatch.setattr(models, "_add_tensor", fail)
+    monkeypatch.setattr(gguf_files, "_add_tensor", fail)
     with pytest.raises(RuntimeError, match="half-way"):
         build_tiny_target(path, kind="attention", seed=1, hidden=128)
     assert digest(path) == before

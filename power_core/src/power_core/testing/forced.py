@@ -11,6 +11,7 @@ from typing import cast
 import attrs
 
 from power_core.artifacts.gguf import GgufHeader
+from power_core.artifacts.validation import ArtifactValidator
 from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
 from power_core.plugins.manager import PowerPluginManager
 from power_core.plugins.types import BackendSpec, DrafterContext, StrategySpec, TargetNeeds
@@ -118,6 +119,14 @@ class ForcedPlugins:
         create = resolved.spec.create_drafter
         spec = attrs.evolve(resolved.spec, create_drafter=lambda context: self._wrap(context, create(context)))
         return attrs.evolve(resolved, spec=spec)
+
+    def draft_kind(self, requested: str) -> str | None:
+        """As installed; "scripted" reads no draft."""
+        return None if requested == "scripted" else self._plugins.draft_kind(requested)
+
+    def validators(self) -> list[ArtifactValidator]:
+        """The installed validators."""
+        return self._plugins.validators()
 
     def backend(self) -> BackendSpec:
         """The installed backend."""

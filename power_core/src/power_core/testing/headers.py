@@ -77,6 +77,10 @@ class GgufBytes:
         """Add a pair from encoded parts; ``type_id`` may be one that does not exist."""
         return attrs.evolve(self, pairs=(*self.pairs, key + struct.pack("<I", type_id) + body))
 
+    def without(self, key: str) -> GgufBytes:
+        """Leave out the pairs of a key."""
+        return attrs.evolve(self, pairs=tuple(pair for pair in self.pairs if not pair.startswith(text(key))))
+
     def with_tensor(
         self, name: str | bytes, shape: Sequence[int] = (32,), type_id: int = 0, *, offset_bytes: int | None = None
     ) -> GgufBytes:
