@@ -6,6 +6,8 @@ work on that value.
 
 from __future__ import annotations
 
+from power_core.artifacts.block_layout import BlockLayout, read_block_layout
+from power_core.artifacts.drafts import check_draft
 from power_core.artifacts.gguf import GgufHeader, StringArray, TensorInfo, ValueType, scan_header
 from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_fingerprint, verify_identity
 from power_core.artifacts.roles import FileRole, describe_role
@@ -22,6 +24,7 @@ from power_core.artifacts.validation import (
 __all__ = [
     "ArtifactIdentity",
     "ArtifactValidator",
+    "BlockLayout",
     "Check",
     "CheckList",
     "DraftValidator",
@@ -32,10 +35,12 @@ __all__ = [
     "TensorInfo",
     "ValidationReport",
     "ValueType",
+    "check_draft",
     "check_target",
     "describe_role",
     "identify",
     "merge_shards",
+    "read_block_layout",
     "scan_header",
     "shard_position",
     "tokenizer_fingerprint",

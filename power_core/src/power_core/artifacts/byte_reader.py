@@ -8,22 +8,31 @@ from pathlib import Path
 from typing import BinaryIO
 
 from power_core.artifacts.values import LENGTH_BYTES, STRUCT_CODES, StringArray, ValueType
+from power_core.artifacts.wording import shorten
 from power_core.errors import ArtifactFormatError, ArtifactNotFoundError
 
 MAX_STRING_BYTES = 1 << 20
 MAX_ARRAY_ELEMENTS = 1_000_000
-MAX_TOTAL_ELEMENTS = 8_000_000
-MAX_HEADER_BYTES = 256 << 20
-CHUNK_BYTES = 4 << 20
+MAX_HEADER_BYTES = 24 << 20
+MAX_MEMORY_BYTES = 44 << 20
+"""What values and tensors may take, string arrays without their text: twice the need of 262,144 tokens."""
+
+NUMBER_BYTES = 40
+SMALL_NUMBER_BYTES = 8
+CHARACTER_BYTES = 4
+END_BYTES = 8
+ENTRY_BYTES = 512
+CHUNK_BYTES = 256 << 10
 
 _U32 = struct.Struct("<I")
 _U64 = struct.Struct("<Q")
 
 
 class HeaderReader:
-    """A cursor over the first bytes of a file. Reads in chunks, at most ``MAX_HEADER_BYTES`` in all.
+    """A cursor over the first bytes of a file. Reads in chunks, at most ``MAX_HEADER_BYTES`` and one chunk in all.
 
-    Every failure is an ``ArtifactFormatError`` whose ``check_id`` starts with ``gguf.``.
+    Bytes that were consumed are dropped, and every value is charged to ``MAX_MEMORY_BYTES``. Every failure is an
+    ``ArtifactFormatError`` whose ``check_id`` starts with ``gguf.``.
     """
 
     def __init__(self, handle: BinaryIO, path: Path, file_bytes: int) -> None:
@@ -32,14 +41,15 @@ class HeaderReader:
         self.position = 0
         self._handle = handle
         self._buffer = bytearray()
-        self._elements_left = MAX_TOTAL_ELEMENTS
+        self._buffer_start = 0
+        self._memory_left_bytes = MAX_MEMORY_BYTES
 
     def fail(
         self, check_id: str, message: str, *, expected: object = None, actual: object = None, hint: str = ""
     ) -> ArtifactFormatError:
         """Build the error for this file; the caller raises it."""
         return ArtifactFormatError(
-            f"{self.path}: {message}",
+            shorten(f"{self.path}: {message}"),
             path=str(self.path),
             check_id=f"gguf.{check_id}",
             expected=expected,
@@ -57,17 +67,19 @@ class HeaderReader:
 
     def raw(self, size_bytes: int, what: str) -> bytes:
         """Read exactly ``size_bytes`` bytes."""
-        end = self.position + size_bytes
-        self._need(end, what)
-        data = bytes(self._buffer[self.position : end])
-        self.position = end
-        return data
+        self._need(self.position + size_bytes, what)
+        start = self.position - self._buffer_start
+        self.position += size_bytes
+        return bytes(memoryview(self._buffer)[start : start + size_bytes])
 
     def text(self, what: str) -> str:
-        """Read a length-prefixed string that must be valid UTF-8."""
+        """Read a length-prefixed string: valid UTF-8 without NUL, which ends it where the native library reads it."""
         length_bytes = self.u64(f"the length of {what}")
         self._check_string_length(length_bytes, what)
         data = self.raw(length_bytes, what)
+        self._charge(length_bytes * CHARACTER_BYTES, what)
+        if b"\0" in data:
+            raise self.fail("nul", f"{what} contains NUL at byte {data.index(0)}", expected="text without NUL")
         try:
             return data.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -76,6 +88,8 @@ class HeaderReader:
     def numbers(self, value_type: ValueType, count: int, what: str) -> tuple[int | float | bool, ...]:
         """Read ``count`` values of one fixed-size type."""
         form = struct.Struct(f"<{count}{STRUCT_CODES[value_type]}")
+        self._need_room(form.size, what)
+        self._charge(count * (SMALL_NUMBER_BYTES if form.size == count else NUMBER_BYTES), what)
         values: tuple[int | float, ...] = form.unpack(self.raw(form.size, what))
         if value_type is not ValueType.BOOL:
             return values
@@ -88,26 +102,29 @@ class HeaderReader:
     def strings(self, count: int, what: str) -> StringArray:
         """Read ``count`` length-prefixed byte strings; they are not decoded."""
         self._need_room(count * LENGTH_BYTES, what)
+        self._charge(count * END_BYTES, what)
+        self._drop_consumed()
         buffer, length_at = self._buffer, _U64.unpack_from
-        start = position = self.position
-        have = len(buffer)
+        position, have = 0, len(buffer)
         ends = array("Q")
         for _ in range(count):
             if position + LENGTH_BYTES > have:
-                self._need(position + LENGTH_BYTES, what)
-                have = len(buffer)
+                have = self._need(self.position + position + LENGTH_BYTES, what)
             length_bytes: int = length_at(buffer, position)[0]
             position += LENGTH_BYTES + length_bytes
             if length_bytes > MAX_STRING_BYTES or position > have:
                 self._check_string_length(length_bytes, f"string {len(ends)} of {what}")
-                self._need(position, what)
-                have = len(buffer)
-            ends.append(position - start)
-        self.position = position
-        return StringArray(data=bytes(buffer[start:position]), ends=ends)
+                have = self._need(self.position + position, what)
+            ends.append(position)
+        self.position += position
+        return StringArray(data=bytes(memoryview(buffer)[:position]), ends=ends)
+
+    def charge_entry(self, what: str) -> None:
+        """Charge one metadata pair or tensor to the header's memory."""
+        self._charge(ENTRY_BYTES, what)
 
     def array_count(self, what: str) -> int:
-        """Read an array's element count and charge it to the header's budget."""
+        """Read an array's element count."""
         count = self.u64(f"the length of {what}")
         if count > MAX_ARRAY_ELEMENTS:
             raise self.fail(
@@ -116,19 +133,25 @@ class HeaderReader:
                 expected=f"at most {MAX_ARRAY_ELEMENTS}",
                 actual=count,
             )
-        self._elements_left -= count
-        if self._elements_left < 0:
-            raise self.fail(
-                "array_total",
-                f"{what} brings the header's array elements above {MAX_TOTAL_ELEMENTS}",
-                expected=f"at most {MAX_TOTAL_ELEMENTS} in all arrays",
-            )
         return count
+
+    def _charge(self, size_bytes: int, what: str) -> None:
+        self._memory_left_bytes -= size_bytes
+        if self._memory_left_bytes < 0:
+            raise self.fail(
+                "header_memory",
+                f"{what} brings the header above {MAX_MEMORY_BYTES} bytes of memory",
+                expected=f"at most {MAX_MEMORY_BYTES} bytes for all values and tensors",
+            )
+
+    def _drop_consumed(self) -> None:
+        del self._buffer[: self.position - self._buffer_start]
+        self._buffer_start = self.position
 
     def _unpack(self, form: struct.Struct, what: str) -> int:
         end = self.position + form.size
         self._need(end, what)
-        value: int = form.unpack_from(self._buffer, self.position)[0]
+        value: int = form.unpack_from(self._buffer, self.position - self._buffer_start)[0]
         self.position = end
         return value
 
@@ -159,18 +182,24 @@ class HeaderReader:
                 actual=end,
             )
 
-    def _need(self, end: int, what: str) -> None:
-        missing = end - len(self._buffer)
+    def _need(self, end: int, what: str) -> int:
+        """Have the file's bytes up to ``end`` in the buffer, and return the buffer's length."""
+        missing = end - self._buffer_start - len(self._buffer)
         if missing <= 0:
-            return
+            return len(self._buffer)
         self._need_room(end - self.position, what)
+        self._drop_consumed()
         try:
             self._buffer += self._handle.read(max(missing, CHUNK_BYTES))
         except OSError as error:
             raise ArtifactNotFoundError(
                 f"{self.path} cannot be read: {error.strerror}", path=str(self.path), hint="check the disk and the file"
             ) from error
-        if end > len(self._buffer):
+        if end > self._buffer_start + len(self._buffer):
             raise self.fail(
-                "truncated", f"the file shrank while {what} was read", expected=end, actual=len(self._buffer)
+                "truncated",
+                f"the file shrank while {what} was read",
+                expected=end,
+                actual=self._buffer_start + len(self._buffer),
             )
+        return len(self._buffer)

@@ -19,14 +19,17 @@ import attrs
 from power_core.artifacts.byte_reader import HeaderReader
 from power_core.artifacts.tensor_table import TensorInfo, check_extents, read_tensor_table
 from power_core.artifacts.values import UNSIGNED_TYPES, MetadataValue, StringArray, ValueType
+from power_core.artifacts.wording import shorten
 from power_core.errors import ArtifactContractError, ArtifactFormatError, ArtifactNotFoundError
 
 __all__ = ["GgufHeader", "StringArray", "TensorInfo", "ValueType", "scan_header"]
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
-MAX_ENTRIES = 1_000_000
+MAX_ENTRIES = 65_536
 DEFAULT_ALIGNMENT = 32
+ALIGNMENTS = tuple(1 << power for power in range(5, 17))
+"""Less than 32 ends the process when the library maps the file; nothing needs more than a page."""
 
 
 @attrs.frozen(kw_only=True)
@@ -145,7 +148,7 @@ class GgufHeader:
         self, check_id: str, message: str, *, expected: object = None, actual: object = None
     ) -> ArtifactContractError:
         return ArtifactContractError(
-            f"{self.path}: {message}",
+            shorten(f"{self.path}: {message}"),
             path=str(self.path),
             check_id=check_id,
             expected=expected,
@@ -278,7 +281,9 @@ def _read_pair(
     metadata: dict[str, MetadataValue],
     types: dict[str, tuple[ValueType, ValueType | None]],
 ) -> None:
-    key = reader.text(f"the key of metadata pair {index}")
+    what = f"the key of metadata pair {index}"
+    key = reader.text(what)
+    reader.charge_entry(what)
     if not key:
         raise reader.fail("key_empty", f"metadata pair {index} has an empty key", expected="a name", actual=key)
     if key in metadata:
@@ -323,11 +328,11 @@ def _alignment(
     if key not in metadata:
         return DEFAULT_ALIGNMENT
     value, stored = metadata[key], types[key][0]
-    if stored is not ValueType.UINT32 or not isinstance(value, int) or value <= 0 or value & (value - 1):
-        raise reader.fail(
-            "alignment",
-            f"general.alignment is {value!r} stored as {stored.name}",
-            expected="a power of two stored as UINT32",
-            actual=value,
-        )
-    return value
+    if stored is ValueType.UINT32 and isinstance(value, int) and value in ALIGNMENTS:
+        return value
+    raise reader.fail(
+        "alignment",
+        f"general.alignment is {'' if stored is ValueType.ARRAY else f'{value!r} '}stored as {stored.name}",
+        expected=f"a power of two from {ALIGNMENTS[0]} to {ALIGNMENTS[-1]}, stored as UINT32",
+        actual=value,
+    )

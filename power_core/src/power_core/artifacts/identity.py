@@ -1,15 +1,19 @@
-"""Which bytes a file holds: size, SHA-256, architecture, and a fingerprint of its tokenizer."""
+"""Which bytes a model's files hold: size, SHA-256, architecture, and a fingerprint of its tokenizer.
+
+Shards of a split model count as one file, in their order: ``cat NAME-*-of-*.gguf | sha256sum`` prints the same digest.
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
 import attrs
 
 from power_core.artifacts.gguf import GgufHeader, StringArray, ValueType, scan_header
+from power_core.artifacts.shards import model_paths
 from power_core.errors import ArtifactDigestMismatch, ArtifactNotFoundError
 
 HashProgress: TypeAlias = Callable[[int, int], None]
@@ -28,11 +32,11 @@ FINGERPRINT_KEYS = (
 
 @attrs.frozen(kw_only=True)
 class ArtifactIdentity:
-    """Identity of one file.
+    """Identity of one model.
 
     Attributes:
-        size_bytes: Size of the file.
-        sha256: 64 lower-case hex digits over all bytes.
+        size_bytes: Size of its files together.
+        sha256: 64 lower-case hex digits over all bytes, shard after shard.
         architecture: ``general.architecture``.
         tokenizer_fingerprint: 64 lower-case hex digits; equal for files whose token ids mean the same. None when the
             file has no token list.
@@ -45,20 +49,26 @@ class ArtifactIdentity:
 
 
 def identify(path: Path, progress: HashProgress | None = None) -> ArtifactIdentity:
-    """Scan the header and hash the whole file.
+    """Scan the header and hash the whole file; the first shard of a split model stands for all of them.
 
     Args:
         path: A GGUF file.
         progress: Called with ``(done_bytes, total_bytes)`` after every chunk.
 
     Raises:
-        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan.
+        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan; a shard is missing.
         ArtifactDigestMismatch: the file changed its size while it was hashed.
     """
-    header = scan_header(path)
+    return identify_model(scan_header(path), progress)
+
+
+def identify_model(header: GgufHeader, progress: HashProgress | None = None) -> ArtifactIdentity:
+    """Hash the files of a model whose header is scanned already; else as ``identify``."""
+    paths = model_paths(header)
+    sizes = [header.file_bytes, *(_size_bytes(path) for path in paths[1:])]
     return ArtifactIdentity(
-        size_bytes=header.file_bytes,
-        sha256=_sha256(header.path, header.file_bytes, progress),
+        size_bytes=sum(sizes),
+        sha256=_sha256(paths, sizes, progress),
         architecture=header.architecture,
         tokenizer_fingerprint=tokenizer_fingerprint(header),
     )
@@ -86,39 +96,53 @@ def tokenizer_fingerprint(header: GgufHeader) -> str | None:
 
 
 def verify_identity(path: Path, identity: ArtifactIdentity, progress: HashProgress | None = None) -> None:
-    """Check that the file still has the recorded size and bytes; the size is compared first, without reading.
+    """Check that a model still has the recorded size and bytes; sizes are compared first, without reading tensors.
 
     Raises:
-        ArtifactNotFoundError: the file is absent or cannot be read.
+        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan; a shard is missing.
         ArtifactDigestMismatch: size or SHA-256 differ; carries both values.
     """
-    path = Path(path)
+    header = scan_header(path)
+    paths = model_paths(header)
+    sizes = [_size_bytes(file) for file in paths]
+    if sum(sizes) != identity.size_bytes:
+        raise _mismatch(header.path, "size", identity.size_bytes, sum(sizes))
+    sha256 = _sha256(paths, sizes, progress)
+    if sha256 != identity.sha256.lower():
+        raise _mismatch(header.path, "SHA-256", identity.sha256.lower(), sha256)
+
+
+def _size_bytes(path: Path) -> int:
     try:
-        size_bytes = path.stat().st_size
+        return path.stat().st_size
     except OSError as error:
         raise _unreadable(path, error) from error
-    if size_bytes != identity.size_bytes:
-        raise _mismatch(path, "size", identity.size_bytes, size_bytes)
-    sha256 = _sha256(path, size_bytes, progress)
-    if sha256 != identity.sha256.lower():
-        raise _mismatch(path, "SHA-256", identity.sha256.lower(), sha256)
 
 
-def _sha256(path: Path, size_bytes: int, progress: HashProgress | None) -> str:
+def _sha256(paths: Sequence[Path], sizes: Sequence[int], progress: HashProgress | None) -> str:
     digest = hashlib.sha256()
-    done_bytes = 0
+    done_bytes, total_bytes = 0, sum(sizes)
+    for path, size_bytes in zip(paths, sizes, strict=True):
+        for chunk in _read_chunks(path, size_bytes):
+            digest.update(chunk)
+            done_bytes += len(chunk)
+            if progress is not None:
+                progress(done_bytes, total_bytes)
+    return digest.hexdigest()
+
+
+def _read_chunks(path: Path, size_bytes: int) -> Iterator[bytes]:
+    """Yield the file's bytes; ends with an error as soon as there are more or fewer than ``size_bytes``."""
+    found_bytes = 0
     try:
         with path.open("rb") as handle:
-            while chunk := handle.read(CHUNK_BYTES):
-                digest.update(chunk)
-                done_bytes += len(chunk)
-                if progress is not None:
-                    progress(done_bytes, size_bytes)
+            while found_bytes <= size_bytes and (chunk := handle.read(CHUNK_BYTES)):
+                found_bytes += len(chunk)
+                yield chunk
     except OSError as error:
         raise _unreadable(path, error) from error
-    if done_bytes != size_bytes:
-        raise _mismatch(path, "size while hashing", size_bytes, done_bytes)
-    return digest.hexdigest()
+    if found_bytes != size_bytes:
+        raise _mismatch(path, "size while hashing", size_bytes, found_bytes)
 
 
 def _unreadable(path: Path, error: OSError) -> ArtifactNotFoundError:

@@ -57,9 +57,9 @@ class ArchitectureKeys:
         )
         return tuple(counts) if passed else None
 
-    def check_float(self, suffix: str, *, minimum: float, above: bool = False) -> None:
-        """Check that a number, when it exists, is a finite FLOAT32 of at least (or above) ``minimum``."""
-        if not self.has(suffix):
+    def check_float(self, suffix: str, *, minimum: float, above: bool = False, required: bool = False) -> None:
+        """Check that a number, if it exists or has to, is a finite FLOAT32 of at least (or above) ``minimum``."""
+        if not self.has(suffix) and not required:
             return
         try:
             value: float = self.header.require(self.name(suffix), ValueType.FLOAT32)
@@ -73,6 +73,16 @@ class ArchitectureKeys:
             expected=f"finite, {'above' if above else 'at least'} {minimum}",
             actual=value,
         )
+
+    def flag(self, suffix: str) -> bool | None:
+        """Read a BOOL that must exist."""
+        try:
+            value: bool = self.header.require(self.name(suffix), ValueType.BOOL)
+        except ArtifactContractError as error:
+            self._failed(suffix, error)
+            return None
+        self.checks.add(suffix, True, f"{self.name(suffix)} is {value}", actual=value)
+        return value
 
     def _bounded(self, suffix: str, value: int | None, minimum: int, maximum: int) -> int | None:
         if value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 import attrs
@@ -27,9 +28,11 @@ Role: TypeAlias = Literal[
     "other",
 ]
 
-DSPARK_TENSORS = ("markov_w1.weight", "markov_w2.weight", "conf_proj.weight")
-DFLASH2_KEYS = tuple(
-    f"dflash.{name}" for name in ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
+BLOCK_ARCHITECTURE = "dflash"
+DSPARK_KEYS = ("dflash.sample_from_anchor", "dflash.has_confidence_head")
+DFLASH2_KEYS = (
+    *("dflash.conv_kernel_size", "dflash.conv_group_size"),
+    *("dflash.selector_rank", "dflash.selector_top_k"),
 )
 FORK_PREFIXES = ("dflash", "dspark")
 
@@ -66,15 +69,23 @@ def dflash_kinds(header: GgufHeader) -> tuple[str, ...]:
     One element for a clean file, ``("dflash",)`` when it has no mark at all; two when it mixes ``dflash2`` and
     ``dspark`` state.
     """
-    kinds = []
-    marked = any(
-        name.startswith("selector_") or ".attn_conv_" in name or ".ffn_conv_" in name for name in header.tensors
-    )
-    if marked or any(key in header.metadata for key in DFLASH2_KEYS):
-        kinds.append("dflash2")
-    if any(name in header.tensors for name in DSPARK_TENSORS):
-        kinds.append("dspark")
+    kinds = [kind for kind in ("dflash2", "dspark") if any(kind_marks(header, kind))]
     return tuple(kinds) or ("dflash",)
+
+
+def kind_marks(header: GgufHeader, kind: str) -> Iterator[str]:
+    """Yield the keys and tensors that only ``dflash2`` or only ``dspark`` has; ``dflash`` has none of its own."""
+    if kind == "dflash":
+        return
+    keys = DFLASH2_KEYS if kind == "dflash2" else DSPARK_KEYS
+    yield from (key for key in keys if key in header.metadata)
+    yield from (name for name in header.tensors if _tensor_kind(name) == kind)
+
+
+def _tensor_kind(name: str) -> str:
+    if name.startswith("selector_") or ".attn_conv_" in name or ".ffn_conv_" in name:
+        return "dflash2"
+    return "dspark" if name.startswith(("markov_", "conf_proj.")) else "dflash"
 
 
 def _architecture(header: GgufHeader) -> str:
@@ -130,16 +141,18 @@ def _describe_draft(header: GgufHeader) -> FileRole | None:
     if name == "dflash":
         return _describe_dflash(header)
     if name.startswith(FORK_PREFIXES):
+        nested = next((key for key in header.metadata if key.startswith(f"{name}.dflash.")), None)
         return FileRole(
             role="fork-format draft",
-            sentence=f"Architecture {name!r}: a drafter of the DFlash family in the format of a fork.",
+            sentence=f"Architecture {name!r}: a drafter of the DFlash family in the format of a fork"
+            f"{f', with nested keys such as {nested!r}' if nested else ''}.",
             next_step="Convert the checkpoint again with a converter that writes the architecture 'dflash'.",
         )
     if name.startswith("eagle3"):
         return FileRole(
             role="eagle3 draft",
             sentence=f"Architecture {name!r}, {len(header.tensors)} tensors: an EAGLE-3 drafter.",
-            next_step="Pair it with its target; a plugin for EAGLE-3 is needed.",
+            next_step="Pair it with its target; a plugin for EAGLE-3 is needed. Or use a draft of the DFlash family.",
         )
     return None
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import attrs
 
-from power_core.artifacts.gguf import GgufHeader, TensorInfo, scan_header
+from power_core.artifacts.gguf import MAX_ENTRIES, GgufHeader, TensorInfo, scan_header
 from power_core.artifacts.values import INTEGER_TYPES
 from power_core.errors import ArtifactContractError
 
+MAX_SHARDS = 1024
 NAME_PATTERN = re.compile(r"(?P<prefix>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 
 
@@ -41,13 +42,13 @@ def shard_position(header: GgufHeader) -> ShardPosition | None:
         return None
     index: int = header.require("split.no", *INTEGER_TYPES)
     total_tensors: int = header.require("split.tensors.count", *INTEGER_TYPES)
-    if not 0 <= index < count or count > 99_999:
+    if not 0 <= index < count <= MAX_SHARDS or not 0 <= total_tensors <= MAX_ENTRIES:
         raise _broken(
             header.path,
             "range",
-            f"split.no is {index} and split.count is {count}",
-            "0 <= split.no < split.count",
-            index,
+            f"split.no is {index}, split.count is {count}, split.tensors.count is {total_tensors}",
+            f"0 <= split.no < split.count <= {MAX_SHARDS}, at most {MAX_ENTRIES} tensors",
+            (index, count, total_tensors),
         )
     return ShardPosition(index=index, count=count, total_tensors=total_tensors)
 
@@ -70,6 +71,16 @@ def shard_paths(header: GgufHeader, position: ShardPosition) -> list[Path]:
         )
     prefix = match["prefix"]
     return [header.path.with_name(f"{prefix}-{i + 1:05d}-of-{position.count:05d}.gguf") for i in range(position.count)]
+
+
+def model_paths(header: GgufHeader) -> list[Path]:
+    """Return the files that make up the model: every shard when ``header`` is the first one's, else its file alone.
+
+    Raises:
+        ArtifactContractError: a ``split.*`` key or the file's name is wrong.
+    """
+    position = shard_position(header)
+    return [header.path] if position is None or position.index != 0 else shard_paths(header, position)
 
 
 def merge_shards(header: GgufHeader) -> GgufHeader:
@@ -97,12 +108,13 @@ def merge_shards(header: GgufHeader) -> GgufHeader:
         if repeated is not None:
             raise _broken(path, "duplicate", f"tensor {repeated!r} occurs in an earlier shard too", None, repeated)
         tensors |= shard.tensors
+        if len(tensors) > position.total_tensors:
+            break
     if len(tensors) != position.total_tensors:
         raise _broken(
             header.path,
             "total",
-            f"the {position.count} shards hold {len(tensors)} tensors together, split.tensors.count says "
-            f"{position.total_tensors}",
+            f"the shards hold {len(tensors)} tensors together, split.tensors.count says {position.total_tensors}",
             position.total_tensors,
             len(tensors),
         )

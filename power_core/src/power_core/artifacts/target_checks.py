@@ -13,6 +13,7 @@ import re
 import attrs
 
 from power_core.artifacts.architecture_checks import EQUAL_HEAD_WIDTHS, ROTATES_WHOLE_HEAD, check_architecture
+from power_core.artifacts.fixed_types import check_fixed_types
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.key_checks import ArchitectureKeys
 from power_core.artifacts.shards import merge_shards
@@ -29,6 +30,9 @@ MAX_CONTEXT = 2**31 - 1
 ROPE_SCALING_TYPES = ("none", "linear", "yarn", "longrope")
 ATTENTION_FREE_PREFIXES = ("mamba", "rwkv", "arwkv")
 DELTA_NET = ("qwen35", "qwen35moe", "qwen3next")
+RECURRENT_INPUTS = ("attn_qkv.weight", "attn_gate.weight")
+FUSED_RECURRENT_INPUTS = ("qwen3next",)
+TRUNK_TENSOR = "blk.0.attn_norm.weight"
 NEXTN_TENSORS = ("nextn.eh_proj.weight", "nextn.enorm.weight", "nextn.hnorm.weight")
 
 _BLOCK_TENSOR = re.compile(r"blk\.(\d+)\.")
@@ -65,6 +69,7 @@ def check_target(header: GgufHeader) -> ValidationReport:
     if architecture in DELTA_NET:
         _check_delta_net(keys)
     check_architecture(keys, sizes.embedding_length, sizes.blocks)
+    check_fixed_types(header, checks)
     check_tokenizer(header, checks)
     _check_embedding(keys, sizes)
     _check_blocks(keys, sizes)
@@ -209,6 +214,25 @@ def _check_delta_net(keys: ArchitectureKeys) -> None:
             expected="conv_kernel > 1, group_count divides time_step_rank, inner_size = state_size * time_step_rank",
             actual=(kernel, state, groups, rank, inner),
         )
+    _check_recurrent_blocks(keys)
+
+
+def _check_recurrent_blocks(keys: ArchitectureKeys) -> None:
+    """The library loads a recurrent block without its inputs and ends the process when it computes them."""
+    names = keys.header.tensors.keys()
+    bad = []
+    for block in (name.removesuffix("ssm_out.weight") for name in names if name.endswith(".ssm_out.weight")):
+        fused = f"{block}ssm_in.weight" in names and f"{block}attn_qkv.weight" not in names
+        missing = [name for name in RECURRENT_INPUTS if block + name not in names]
+        if missing and not (fused and keys.architecture in FUSED_RECURRENT_INPUTS):
+            bad.append(block + missing[0])
+    keys.checks.add(
+        "recurrent_inputs",
+        not bad,
+        f"{len(bad)} recurrent blocks lack an input: {bad[:8]}",
+        expected=RECURRENT_INPUTS,
+        actual=bad[:8],
+    )
 
 
 def _check_embedding(keys: ArchitectureKeys, sizes: _Sizes) -> None:
@@ -242,6 +266,13 @@ def _check_blocks(keys: ArchitectureKeys, sizes: _Sizes) -> None:
         expected=f"tensors for blocks 0 to {sizes.blocks - 1} and no other",
         actual=(absent[:8], extra[:8]),
     )
+    if sizes.nextn_layers:
+        keys.checks.add(
+            "trunk",
+            TRUNK_TENSOR in keys.header.tensors,
+            f"{TRUNK_TENSOR} {'exists' if TRUNK_TENSOR in keys.header.tensors else 'is missing'}, beside MTP blocks",
+            expected=f"{TRUNK_TENSOR}: without it the library takes every other tensor of the model for optional",
+        )
     for block in range(trunk_blocks, sizes.blocks):
         missing = [name for name in NEXTN_TENSORS if f"blk.{block}.{name}" not in keys.header.tensors]
         if block not in present:

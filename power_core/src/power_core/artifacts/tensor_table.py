@@ -99,7 +99,9 @@ def check_extents(reader: HeaderReader, tensors: dict[str, TensorInfo], data_off
 
 
 def _read_tensor(reader: HeaderReader, index: int) -> TensorInfo:
-    name = reader.text(f"the name of tensor {index}")
+    what = f"the name of tensor {index}"
+    name = reader.text(what)
+    reader.charge_entry(what)
     if not 0 < len(name.encode()) <= MAX_NAME_BYTES:
         raise reader.fail(
             "tensor_name",

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 import attrs
 
 from power_core.artifacts.gguf import GgufHeader
+from power_core.artifacts.wording import shorten
 from power_core.errors import ArtifactContractError
 
 
@@ -66,7 +67,7 @@ class ValidationReport:
         first, *others = self.failures
         more = f" ({len(others)} more failed: {', '.join(check.id for check in others)})" if others else ""
         raise ArtifactContractError(
-            f"{self.path} is not a valid {self.kind}: {first.message}{more}",
+            shorten(f"{self.path} is not a valid {self.kind}: {first.message}{more}"),
             path=str(self.path),
             check_id=first.id,
             expected=first.expected,
@@ -84,8 +85,15 @@ class CheckList:
 
     def add(self, name: str, passed: bool, message: str, *, expected: object = None, actual: object = None) -> bool:
         """Record one check and return whether it passed."""
-        check = Check(id=f"{self._prefix}.{name}", passed=passed, message=message, expected=expected, actual=actual)
-        self._checks.append(check)
+        self._checks.append(
+            Check(
+                id=f"{self._prefix}.{name}",
+                passed=passed,
+                message=shorten(message),
+                expected=expected,
+                actual=actual,
+            )
+        )
         return passed
 
     def report(self, kind: str, path: Path) -> ValidationReport:
