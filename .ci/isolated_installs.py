@@ -1,6 +1,7 @@
 """Build every member's wheel once, then install each alone into an empty environment and import all its modules.
 
-One workspace environment hides imports that a member never declared; an empty one does not.
+One workspace environment hides imports that a member never declared; an empty one does not. A plugin brings the core
+and the native library at most, never another plugin.
 """
 
 import os
@@ -18,7 +19,11 @@ MEMBERS = ("power_core", "native", "plugins/*")
 SCRIPTS = {"power-core": ("bin/power", "--help")}
 IMPORT_ALL = """
 import importlib, sys
-from importlib.metadata import files
+from importlib.metadata import distributions, files
+installed = {distribution.name for distribution in distributions() if distribution.name.startswith("power-")}
+strangers = installed - {sys.argv[1], "power-core", "power-native"}
+if strangers:
+    sys.exit(f"{sys.argv[1]} brings {strangers}")
 sources = [file for file in files(sys.argv[1]) if file.suffix == ".py" and file.parts[0].isidentifier()]
 names = sorted(".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in sources)
 names = [name for name in names if not name.endswith(".__main__")]

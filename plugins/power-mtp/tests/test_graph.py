@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from drafter_bench import DRAFT_MAX, LOWEST, same
 
 from power_core.drafter import DraftRequest
 from power_core.errors import Cancelled, NativeError, StateError
@@ -14,7 +15,6 @@ pytestmark = pytest.mark.native
 
 PROMPT = [(7 * index + 11) % 400 for index in range(50)]
 OTHER_PROMPT = [(13 * index + 5) % 400 for index in range(21)]
-DRAFT_MAX = 4
 
 
 @pytest.fixture(scope="module")
@@ -32,13 +32,6 @@ def model(folder):
 @pytest.fixture
 def bench(model, open_bench):
     return lambda **settings: open_bench(model, **settings)
-
-
-LOWEST = 1e-30  # a threshold that stops nothing but makes the chain report probabilities
-
-
-def same(left, right):
-    return list(left.tokens) == list(right.tokens) and np.array_equal(left.confidence, right.confidence)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 49])
@@ -100,7 +93,7 @@ def test_an_aborted_feed_is_undone(bench):
     expected = one.propose(anchor)
     mark = one.drafter.checkpoint()
     rows = one.evaluate([anchor, 5, 6])
-    one.graph._context.abort_after(3)
+    one.draft_context.abort_after(3)
     with pytest.raises(Cancelled):
         one.drafter.process(rows)
     one.drafter.restore(mark)
@@ -115,7 +108,7 @@ def test_an_aborted_proposal_is_undone(bench, nodes):
     anchor = one.start(PROMPT)
     expected = one.propose(anchor)
     mark = one.drafter.checkpoint()
-    one.graph._context.abort_after(nodes)
+    one.draft_context.abort_after(nodes)
     with pytest.raises(Cancelled):
         one.propose(anchor)
     one.drafter.restore(mark)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from power_core.drafter import Drafter, DraftRequest
 from power_core.errors import NativeCallError, StateError
+from power_core.graph_drafter import GraphDrafter
 from power_core.tokens import CommittedRows, Taps
-from power_mtp.drafter import MtpDrafter
 from power_mtp.graph import MtpGraph
 
 WIDTH = 3
@@ -96,7 +96,7 @@ class FakeHeads:
 
 def open_drafter(heads=1, batch_rows=512, max_tokens=3):
     fake = FakeHeads(heads, batch_rows)
-    return MtpDrafter(MtpGraph(fake, heads=heads, n_embd=WIDTH, max_tokens=max_tokens)), fake
+    return GraphDrafter(MtpGraph(fake, heads=heads, n_embd=WIDTH, max_tokens=max_tokens)), fake
 
 
 def rows(tokens, start_pos, seq_id=0):
@@ -140,7 +140,7 @@ def test_each_token_is_fed_once_with_the_state_row_before_it(heads, tokens, chun
     before = [NOTHING, *(state_row(seq_id, at, token) for at, token in enumerate(tokens))]
     for head in range(heads):
         assert fake.fed(head, seq_id) == list(zip(tokens, before[:-1], strict=True))
-    assert tuple(drafter.checkpoint(seq_id=seq_id).heads.pending.tolist()) == before[-1]
+    assert tuple(drafter.checkpoint(seq_id=seq_id).state.pending.tolist()) == before[-1]
 
 
 @pytest.mark.parametrize("heads", [1, 3])
@@ -175,7 +175,7 @@ def test_a_kept_row_is_the_last_committed_one_without_a_copy():
     drafter.begin([5])
     chunk = rows([4, 5], 0)
     drafter.process(chunk)
-    pending = drafter.checkpoint().heads.pending
+    pending = drafter.checkpoint().state.pending
     assert tuple(pending.tolist()) == state_row(0, 1, 5)
     assert np.shares_memory(pending, chunk.taps.nextn)
 
@@ -370,5 +370,5 @@ def test_implements_the_protocol():
     drafter, _ = open_drafter()
     assert isinstance(drafter, Drafter)
     for name in ("begin", "process", "propose", "accept", "checkpoint", "restore", "close"):
-        ours = inspect.signature(getattr(MtpDrafter, name)).parameters
+        ours = inspect.signature(getattr(GraphDrafter, name)).parameters
         assert list(ours) == list(inspect.signature(getattr(Drafter, name)).parameters)

@@ -7,6 +7,8 @@ Map of the package, outermost first:
 - ``transaction``  one round, rolled back unless committed; ``sequence`` the target's committed history
 - ``verify``       sample-and-match, pure; ``scheduling`` draft widths; ``stops``, ``text`` what is shown
 - ``target``, ``drafter``, ``sampler``, ``cache_state``  the protocols a backend or plugin implements
+- ``graph_drafter``  the drafter of every plugin that has a draft graph; ``blocks`` the geometry of anchored blocks
+- ``admission``    manifests of checked drafts; ``draft_choice`` the draft that a session reads
 - ``artifacts``    GGUF headers, identities, validators; ``plugins`` discovery and hooks; ``cli`` the command line
 
 Names are loaded on first use, so that a plugin's registration module stays light.

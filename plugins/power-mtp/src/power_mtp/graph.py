@@ -47,7 +47,7 @@ class HeadState:
 
 
 class MtpGraph:
-    """The heads of one target on one draft context, several sequences.
+    """The heads of one target on one draft context, several sequences (``power_core.graph_drafter.DraftGraph``).
 
     Args:
         chain: Runs the heads; its context is this graph's alone.
@@ -70,9 +70,10 @@ class MtpGraph:
         self._context.clear(seq_id)
         self._states[seq_id] = HeadState(length_tokens=0, pending=np.zeros(self._n_embd, np.float32))
 
-    def state(self, seq_id: SeqId) -> HeadState | None:
-        """The sequence's state, None before the first ``clear``."""
-        return self._states.get(seq_id)
+    def length_tokens(self, seq_id: SeqId) -> int | None:
+        """Rows in the sequence's memory, None before the first ``clear``."""
+        state = self._states.get(seq_id)
+        return None if state is None else state.length_tokens
 
     def feed(self, rows: CommittedRows) -> None:
         """Feed committed rows to every head; the state moves only when all went well.
@@ -111,6 +112,10 @@ class MtpGraph:
             seq_id=request.seq_id,
             probabilities=request.p_min > 0.0,
         )
+
+    def save(self, seq_id: SeqId) -> HeadState:
+        """Return the sequence's state; holds no copy of the memory, which is only ever cut back."""
+        return self._states[seq_id]
 
     def restore(self, state: HeadState, seq_id: SeqId) -> None:
         """Return to an earlier state exactly, also after a call that failed half-way."""

@@ -64,7 +64,7 @@ def _needs(target_header: GgufHeader, draft_header: GgufHeader | None) -> Target
 
 
 def _create_drafter(context: DrafterContext) -> Drafter:
-    from power_mtp.drafter import MtpDrafter
+    from power_core.graph_drafter import GraphDrafter
     from power_mtp.graph import open_graph
 
-    return MtpDrafter(open_graph(context))
+    return GraphDrafter(open_graph(context))

@@ -96,6 +96,16 @@ class PowerPluginManager:
             raise ConfigError(message, field="spec", value=name, allowed=allowed)
         raise missing_strategy_error(canonical, CapabilitySet(names=frozenset(self._strategies)))
 
+    def draft_kind(self, requested: str) -> str | None:
+        """Return the kind of external draft that a strategy reads: its own name, ``auto`` for any, None for none.
+
+        Raises:
+            ConfigError: unknown name.
+        """
+        canonical = parse_strategy(requested, strategy_words(self._strategies, self.unavailable))
+        spec = self._strategies.get(canonical)
+        return canonical if canonical == AUTO or (spec is not None and spec.uses_draft_file) else None
+
     def negotiate(self, requested: str, target_header: GgufHeader, draft_header: GgufHeader | None) -> ResolvedStrategy:
         """Return the strategy to run on these files; see ``power_core.strategies.negotiate``."""
         return negotiate(requested, target_header, draft_header, self._strategies, self.unavailable)

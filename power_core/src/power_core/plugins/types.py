@@ -44,7 +44,10 @@ class TargetNeeds:
 
 @attrs.frozen(kw_only=True)
 class DrafterContext:
-    """All a drafter factory gets. ``api_version`` lets a plugin serve an older core; unknown majors must be refused."""
+    """All a drafter factory gets. ``api_version`` lets a plugin serve an older core; unknown majors must be refused.
+
+    ``draft_p_min`` is the ``DraftRequest.p_min`` of every request: what has no confidence refuses one above 0 at once.
+    """
 
     api_version: tuple[int, int]
     target_model: TargetModel
@@ -53,6 +56,7 @@ class DrafterContext:
     draft_path: Path | None
     draft_header: GgufHeader | None
     draft_max_tokens: int
+    draft_p_min: float = 0.0
     threads: int = 0
     options: dict[str, Any] = attrs.field(factory=dict)
 

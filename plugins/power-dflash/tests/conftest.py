@@ -1,0 +1,11 @@
+"""The fixtures of the suites that all block drafters share, for this one."""
+
+import pytest
+from block_files import BlockKind, bench, files  # noqa: F401 - fixtures
+
+from power_dflash import plugin
+
+
+@pytest.fixture(scope="session")
+def kind():
+    return BlockKind(name="dflash", plugin=plugin)
