@@ -91,7 +91,17 @@ def test_a_target_is_described(capsys, target: Path):
 
 def test_json_has_everything(capsys, target: Path):
     printed = inspect_json(capsys, target)
-    assert list(printed) == ["path", "valid", "role", "sentence", "next_step", "identity", "facts", "reports"]
+    assert list(printed) == [
+        "path",
+        "valid",
+        "role",
+        "sentence",
+        "next_step",
+        "identity",
+        "facts",
+        "admission",
+        "reports",
+    ]
     assert (printed["valid"], printed["role"], printed["path"]) == (True, "target", str(target))
     assert list(printed["identity"]) == ["size_bytes", "sha256", "architecture", "tokenizer_fingerprint"]
     (report,) = printed["reports"]

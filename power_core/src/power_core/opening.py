@@ -5,13 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
-from power_core.artifacts.gguf import GgufHeader, scan_header
-from power_core.artifacts.roles import check_target
+from power_core.artifacts.gguf import GgufHeader
+from power_core.artifacts.model_files import ModelFiles, scan_model
+from power_core.artifacts.target_checks import check_target
+from power_core.draft_choice import DraftChoice, choose_draft, explain_found, measure_draft
 from power_core.drafter import Drafter
 from power_core.errors import PluginContractError, PowerError
 from power_core.planning import (
@@ -25,9 +28,10 @@ from power_core.planning import (
 )
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.plugins.types import API_VERSION, BackendSpec, DrafterContext, StrategySpec, TargetNeeds
+from power_core.report import DraftRecord
 from power_core.session import Session
 from power_core.settings import SessionSettings
-from power_core.strategies import AUTO, ResolvedStrategy, normalize_strategy_word
+from power_core.strategies import AUTO, MTP, ResolvedStrategy, normalize_strategy_word
 from power_core.target import ModelSettings, TargetContext, TargetModel
 from power_core.tokens import TapRequest
 
@@ -47,11 +51,12 @@ def open_session(
     Args:
         settings: What to open.
         plugins: Loaded plugins; None loads the installed ones.
-        progress: Called as ``progress("load", done, total)``.
+        progress: Called as ``progress(phase, done, total)``; the phases are ``hash``, while a draft and what it was
+            admitted for are measured, and ``load``.
         **changes: Fields of ``settings`` to override: ``open_session(model=path, spec="mtp")``.
 
     Raises:
-        ArtifactError: a file is absent, damaged or not of its kind.
+        ArtifactError: a file is absent, damaged, not of its kind, or not the one that was admitted.
         ConfigError: settings contradict each other or the model.
         UnsupportedStrategyError: the strategy cannot run on these files; no other one is used instead.
         NativeError: the library is missing or refuses.
@@ -60,17 +65,18 @@ def open_session(
     started_ns = time.perf_counter_ns()
     events: list[dict[str, Any]] = []
     plugins = plugins or load_plugins()
-    choice = _choose(settings, plugins, events)
+    choice = _choose(settings, plugins, progress, events)
     with ExitStack() as stack:
         model, context = _load(settings, plugins.backend(), choice, progress, stack)
         drafter = _build_drafter(settings, choice, model, context)
         if drafter is not None:
             stack.callback(drafter.close)
+        choice.require_unchanged()
         plan = make_plan(settings, choice.resolved, context, choice.draft_max, events)
         shown = shown_settings(settings, choice.header, plan, context)
         return Session(
             settings=settings,
-            plan=attrs.evolve(plan, load_ns=time.perf_counter_ns() - started_ns, shown=shown),
+            plan=attrs.evolve(plan, draft=choice.record, load_ns=time.perf_counter_ns() - started_ns, shown=shown),
             model=model,
             context=context,
             drafter=drafter,
@@ -81,34 +87,74 @@ def open_session(
 
 @attrs.frozen(kw_only=True)
 class _Choice:
-    """What runs, decided from settings and headers before anything is loaded."""
+    """What runs, decided from settings, headers and digests before anything is loaded."""
 
-    header: GgufHeader
-    draft_header: GgufHeader | None
+    target: ModelFiles
+    draft: DraftChoice | None
+    record: DraftRecord | None
     resolved: ResolvedStrategy
     needs: TargetNeeds
     draft_max: int
 
+    @property
+    def header(self) -> GgufHeader:
+        return self.target.header
 
-def _choose(settings: SessionSettings, plugins: PowerPluginManager, events: list[dict[str, Any]]) -> _Choice:
-    header = scan_header(settings.model or _default_model(events))
-    check_target(header).raise_first()
-    draft_header = None if settings.draft is None else scan_header(settings.draft)
-    resolved = plugins.negotiate(settings.spec, header, draft_header)
+    def require_unchanged(self) -> None:
+        """Notice files that were replaced between their checks and their loading; without a draft nothing is bound."""
+        if self.draft is not None:
+            self.target.require_unchanged()
+            self.draft.files.require_unchanged()
+
+
+def _choose(
+    settings: SessionSettings, plugins: PowerPluginManager, progress: Progress | None, events: list[dict[str, Any]]
+) -> _Choice:
+    """Decide, cheapest checks first: headers, then what strategies say, then digests."""
+    target = scan_model(settings.model or _default_model(events))
+    check_target(target.header).raise_first()
+    draft = choose_draft(settings, target, plugins)
+    header, draft_header = target.header, None if draft is None else draft.files.header
+    with explain_found(draft.admission if draft is not None and draft.found else None):
+        resolved = plugins.negotiate(settings.spec, header, draft_header)
     if normalize_strategy_word(settings.spec) == AUTO:
-        events.append({"event": "auto", "round": 0, "chosen": resolved.name, "refused": dict(resolved.refusals)})
+        events.append(_auto_event(resolved, draft))
     refuse_unready(settings, resolved)
     needs, most_drafts = TargetNeeds(), None
     if resolved.spec is not None:
         spec = resolved.spec
         needs = _ask(spec, "needs", lambda: spec.needs(header, draft_header))
         most_drafts = _ask(spec, "most_drafts", lambda: spec.most_drafts(header, draft_header))
-    return _Choice(
-        header=header,
-        draft_header=draft_header,
-        resolved=resolved,
-        needs=needs,
-        draft_max=draft_max_in_force(settings, resolved, most_drafts, events),
+    if draft is not None and needs.nextn_weights:
+        raise _two_mechanisms(resolved.name)
+    draft_max = draft_max_in_force(settings, resolved, most_drafts, events)
+    record = None
+    if draft is not None:
+        record = measure_draft(draft, target, None if progress is None else partial(progress, "hash"))
+    return _Choice(target=target, draft=draft, record=record, resolved=resolved, needs=needs, draft_max=draft_max)
+
+
+def _auto_event(resolved: ResolvedStrategy, draft: DraftChoice | None) -> dict[str, Any]:
+    if draft is not None:
+        reason = draft.reason
+    elif resolved.name == MTP:
+        reason = "no draft is admitted beside the target, whose own file holds prediction heads"
+    else:
+        reason = "no draft is admitted beside the target, and its own file drafts nothing"
+    return {
+        "event": "auto",
+        "round": 0,
+        "chosen": resolved.name,
+        "reason": reason,
+        "refused": dict(resolved.refusals),
+    }
+
+
+def _two_mechanisms(strategy: str) -> PluginContractError:
+    return PluginContractError(
+        f"strategy {strategy!r} reads a draft file and wants the target's prediction heads too, expected one of them",
+        hook="needs",
+        hint="report this to the plugin's authors; two ways of drafting are never loaded together",
     )
 
 
@@ -142,9 +188,10 @@ def _build_drafter(
         target_model=model,
         target_context=context,
         target_header=choice.header,
-        draft_path=settings.draft,
-        draft_header=choice.draft_header,
+        draft_path=None if choice.draft is None else choice.draft.files.path,
+        draft_header=None if choice.draft is None else choice.draft.files.header,
         draft_max_tokens=choice.draft_max,
+        draft_p_min=settings.draft_p_min,
         threads=threads_in_force(settings),
         options=strategy_options(settings, choice.resolved),
     )

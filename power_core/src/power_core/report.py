@@ -21,6 +21,29 @@ class Timings:
     total: int = 0
 
 
+@attrs.frozen(kw_only=True)
+class DraftRecord:
+    """The external draft of a session.
+
+    Attributes:
+        file: Name of the file.
+        kind: Strategy that reads it.
+        sha256: Digest of the file, measured when the session opened.
+        admitted: A manifest vouches for the file and for its target, and both were measured again.
+        source: Where the file came from, as its manifest says; None without a manifest, like the next two.
+        revision: Revision at the source.
+        license: License of the file.
+    """
+
+    file: str
+    kind: str
+    sha256: str
+    admitted: bool = False
+    source: str | None = None
+    revision: str | None = None
+    license: str | None = None
+
+
 @attrs.define(kw_only=True)
 class Report:
     """Counters of one request.
@@ -38,6 +61,7 @@ class Report:
         emitted_tokens: Tokens handed out, end tokens not counted; the first one comes from the prompt's last row.
         replays: Rounds whose rejected rows exceeded the rollback window and were re-evaluated.
         copied_bytes: Checkpoint bytes copied for rollback; the common path copies none.
+        draft: The external draft, None without one.
         guarantee: ``bit-identical(W)``, ``margin-guarded`` or ``target-authoritative``.
         events: What stood down, was clamped, replayed, rebuilt or chosen by default, in order.
     """
@@ -56,7 +80,7 @@ class Report:
     prompt_tokens: int = 0
     replays: int = 0
     copied_bytes: int = 0
-    admitted: bool | None = None
+    draft: DraftRecord | None = None
     settings: dict[str, Any] = attrs.field(factory=dict)
     events: list[dict[str, Any]] = attrs.field(factory=list)
     timings_ns: Timings = attrs.field(factory=Timings)
@@ -82,6 +106,11 @@ class Report:
         decode_ns = self.timings_ns.total - self.timings_ns.prefill
         return self.emitted_tokens * 1e9 / decode_ns if decode_ns > 0 else 0.0
 
+    @property
+    def admitted(self) -> bool | None:
+        """Whether an admission manifest vouches for the draft; None without a draft file."""
+        return self.draft.admitted if self.draft is not None else None
+
     def count_block(self, drafted_tokens: int, accepted_tokens: int) -> None:
         """Count the drafts of one round."""
         self.drafted_tokens += drafted_tokens
@@ -100,6 +129,7 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, derived figures included."""
         values = attrs.asdict(self)
+        values["admitted"] = self.admitted
         values["target_passes"] = self.target_passes
         values["acceptance_rate"] = self.acceptance_rate
         values["tokens_per_target_pass"] = self.tokens_per_target_pass

@@ -15,7 +15,7 @@ import numpy as np
 from power_core.drafter import Drafter
 from power_core.errors import PromptError, StateError
 from power_core.generation import Generation, only_one_thread
-from power_core.report import Report, Timings
+from power_core.report import DraftRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.scheduling import DraftScheduler, FixedScheduler, GuardedScheduler
 from power_core.sequence import TargetSequence
@@ -36,7 +36,7 @@ class SessionPlan:
         guard_rows: Rollback window when a block may exceed it, else None.
         checkpoint_rows: Rows beyond which a round copies a checkpoint, None when it never does.
         guarantee: See ``Report.guarantee``.
-        admitted: None without a draft file, else whether an admitted manifest vouches for it.
+        draft: The external draft and what vouches for it, None without one.
         events: Decisions to be shown in every report.
     """
 
@@ -46,7 +46,7 @@ class SessionPlan:
     guard_rows: int | None = None
     checkpoint_rows: int | None = None
     guarantee: str = "target-authoritative"
-    admitted: bool | None = None
+    draft: DraftRecord | None = None
     load_ns: int = 0
     events: tuple[dict[str, Any], ...] = ()
     shown: dict[str, Any] = attrs.field(factory=dict)
@@ -202,7 +202,7 @@ class Session:
         return Report(
             strategy=self.plan.strategy,
             guarantee=self.plan.guarantee,
-            admitted=self.plan.admitted,
+            draft=self.plan.draft,
             prompt_tokens=len(prompt) if prompt is not None else self._sequence.prompt_tokens,
             settings=dict(self.plan.shown),
             events=[dict(event) for event in self.plan.events],

@@ -140,6 +140,35 @@ def doctor(flags: Mapping[str, Any], *, config: Config = None, json: Json = Fals
     return run_guarded(lambda: run_doctor(flags, config, as_json=json), debug=debug)
 
 
+@app.command(
+    epilog=_examples(
+        "power admit --target model.gguf --draft draft.gguf --source https://example.org/draft --revision 4f2a1c "
+        "--license Apache-2.0",
+    )
+)
+def admit(
+    *,
+    target: Annotated[Path, typer.Option("--target", metavar="FILE", help="Target model, a GGUF file.")],
+    draft: Annotated[Path, typer.Option("--draft", metavar="FILE", help="Draft model, a GGUF file.")],
+    source: Annotated[str, typer.Option("--source", metavar="URL", help="Where the draft was taken from.")],
+    revision: Annotated[str, typer.Option("--revision", metavar="TEXT", help="Its revision there: a commit, a tag.")],
+    license: Annotated[str, typer.Option("--license", metavar="SPDX", help="Its license, an SPDX identifier.")],
+    force: Annotated[bool, typer.Option("--force", help="Replace a manifest that says something else.")] = False,
+    json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Check a draft with its target, measure both, and write a manifest beside the draft.
+
+    Sessions on that target then use the draft by themselves, and refuse it when a byte of either file changed.
+    """
+    from power_core.cli.admit import AdmitOrder, run_admit
+
+    order = AdmitOrder(
+        target=target, draft=draft, source=source, revision=revision, license=license, force=force, json=json
+    )
+    return run_guarded(lambda: run_admit(order), debug=debug)
+
+
 @app.command(epilog=_examples("power inspect model.gguf", "power inspect model.gguf --json"))
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A GGUF file.", show_default=False)],
@@ -147,7 +176,7 @@ def inspect(
     json: Json = False,
     debug: Debug = False,
 ) -> int:
-    """Say what a GGUF file is for and whether it is valid; no model is loaded."""
+    """Say what a GGUF file is for, whether it is valid, and whether it is admitted; no model is loaded."""
     from power_core.cli.inspect import run_inspect
 
     return run_guarded(lambda: run_inspect(file, as_json=json), debug=debug)

@@ -23,7 +23,7 @@ from power_core.errors import PowerError
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.plugins.types import HealthCheck, HealthResult
 
-PACKAGES = ("power-core", "attrs", "gguf", "jinja2", "numpy", "pluggy", "rich", "typer")
+PACKAGES = ("power-core", "attrs", "cattrs", "gguf", "jinja2", "numpy", "pluggy", "rich", "typer")
 
 
 @attrs.frozen(kw_only=True)

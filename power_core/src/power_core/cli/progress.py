@@ -15,6 +15,8 @@ PHASES = {
     "prefill": "Reading the prompt",
     "decode": "Generating",
     "hash": "Hashing the file",
+    "hash draft": "Hashing the draft",
+    "hash target": "Hashing the target",
 }
 
 

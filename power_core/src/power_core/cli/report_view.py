@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from power_core.cli.console import fold_line
-from power_core.report import GenerationResult, Report
+from power_core.report import DraftRecord, GenerationResult, Report
 
 MAX_EVENTS = 8
 MAX_EVENT_CHARACTERS = 160
@@ -28,10 +28,20 @@ def format_report(result: GenerationResult) -> str:
         ("time", _times(report)),
         ("finish", result.finish_reason),
     ]
-    if report.admitted is not None:
-        rows.append(("draft admitted", "yes" if report.admitted else "no, nothing vouches for this file"))
+    if report.draft is not None:
+        rows += _draft_rows(report.draft)
     lines = [f"{name:<24}{value}" for name, value in rows]
     return "\n".join([*lines, *_event_lines(report.events)]) + "\n"
+
+
+def _draft_rows(draft: DraftRecord) -> list[tuple[str, str]]:
+    admitted = "no, nothing vouches for this file"
+    if draft.admitted:
+        admitted = f"yes, from {draft.source}, revision {draft.revision}, license {draft.license}"
+    return [
+        ("draft", fold_line(f"{draft.file}, {draft.kind}, SHA-256 {draft.sha256}")),
+        ("draft admitted", fold_line(admitted)),
+    ]
 
 
 def _replays(report: Report) -> str:
