@@ -1,15 +1,14 @@
-"""Scans of header bytes that a test lays down, hostile ones within a limit of time and memory."""
+"""Scans of header bytes that a test lays down, hostile ones within a limit of memory."""
 
 from __future__ import annotations
 
-import time
 import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from power_core.artifacts.gguf import ValueType, scan_header
-from power_core.errors import ArtifactError, ArtifactFormatError
+from power_core.errors import ArtifactFormatError
 from power_core.testing.headers import GgufBytes, minimal_target
 
 U32, I32, STRING, ARRAY = ValueType.UINT32, ValueType.INT32, ValueType.STRING, ValueType.ARRAY
@@ -23,28 +22,16 @@ def write(folder: Path, content: bytes | GgufBytes) -> Path:
 
 
 def refusal(folder: Path, content: bytes | GgufBytes) -> ArtifactFormatError:
-    """Scan hostile bytes within a time and memory limit and return the error."""
+    """Scan hostile bytes within a memory limit and return the error."""
     path = write(folder, content)
     tracemalloc.start()
-    started = time.monotonic()
     try:
         with pytest.raises(ArtifactFormatError) as caught:
             scan_header(path)
         peak_bytes = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert time.monotonic() - started < 5.0
     assert peak_bytes < 32 << 20
     assert str(path) in str(caught.value)
     assert caught.value.hint
     return caught.value
-
-
-def refused(path: Path) -> ArtifactError | None:
-    """Scan and read what the header offers; anything but an ``ArtifactError`` is a failure of the test."""
-    try:
-        header = scan_header(path)
-        _ = header.architecture, header.nextn_layers
-    except ArtifactError as error:
-        return error
-    return None

@@ -110,6 +110,20 @@ def test_large_vocabulary_is_scanned_without_decoding(tmp_path: Path) -> None:
     assert peak_bytes < 8 * path.stat().st_size
 
 
+def test_limits_leave_room_for_the_largest_vocabularies(tmp_path: Path) -> None:
+    n_tokens, n_merges = 262_144, 514_906
+    content = GgufBytes()
+    for key, element, count, body in (
+        ("tokens", STRING, n_tokens, b"".join(text(f"token{i}") for i in range(n_tokens))),
+        ("merges", STRING, n_merges, text("merge of two") * n_merges),
+        ("scores", ValueType.FLOAT32, n_tokens, bytes(4 * n_tokens)),
+        ("token_type", I32, n_tokens, bytes(4 * n_tokens)),
+    ):
+        content = content.with_raw_pair(text(key), ARRAY, struct.pack("<IQ", element, count) + body)
+    header = scan_header(write(tmp_path, content.with_value("tokenizer.chat_template", STRING, "x" * 200_000)))
+    assert [len(header.metadata[key]) for key in ("tokens", "merges", "scores")] == [n_tokens, n_merges, n_tokens]
+
+
 def test_tensor_data_is_not_read(tmp_path: Path) -> None:
     path = write(tmp_path, attrs.evolve(GOOD.with_tensor("big", (1 << 22, 1 << 6)), missing_bytes=0, data_bytes=0))
     header_bytes = path.stat().st_size

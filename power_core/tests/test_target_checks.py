@@ -6,14 +6,11 @@ import struct
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from power_core.artifacts.gguf import ValueType, scan_header
 from power_core.artifacts.roles import describe_role
 from power_core.artifacts.target_checks import check_target
 from power_core.artifacts.validation import Check
-from power_core.errors import ArtifactError
 from power_core.testing.headers import GgufBytes, minimal_target, text
 from power_core.testing.models import build_tiny_target
 
@@ -32,29 +29,9 @@ def failed(folder: Path, content: GgufBytes) -> dict[str, str]:
     return {check.id.removeprefix("target."): check.message for check in failures(path)}
 
 
-def refused(path: Path) -> ArtifactError | None:
-    """Check and describe; anything but an ``ArtifactError`` is a failure of the test."""
-    try:
-        header = scan_header(path)
-        check_target(header)
-        describe_role(header)
-    except ArtifactError as error:
-        return error
-    return None
-
-
-def without(content: GgufBytes, key: str) -> GgufBytes:
-    prefix = text(key)
-    kept = tuple(pair for pair in content.pairs if not pair.startswith(prefix))
-    assert len(kept) == len(content.pairs) - 1
-    return GgufBytes(pairs=kept, tensors=content.tensors, data_bytes=content.data_bytes)
-
-
 def changed(key: str, value_type: ValueType, value: object) -> GgufBytes:
     """The good header with one key replaced, or added when it has none."""
-    base = minimal_target()
-    if any(pair.startswith(text(key)) for pair in base.pairs):
-        base = without(base, key)
+    base = minimal_target().without(key)
     return (
         base.with_array(key, value_type, value) if isinstance(value, list) else base.with_value(key, value_type, value)
     )
@@ -91,7 +68,7 @@ def test_good_headers_pass(tmp_path: Path) -> None:
     ],
 )
 def test_missing_key_is_named(tmp_path: Path, key: str) -> None:
-    messages = failed(tmp_path, without(minimal_target(), key)).values()
+    messages = failed(tmp_path, minimal_target().without(key)).values()
     assert any(f"{key!r} is missing" in message for message in messages)
 
 
@@ -134,27 +111,7 @@ def test_missing_key_is_named(tmp_path: Path, key: str) -> None:
         ("qwen3.expert_count", U32, 8, "experts"),
         ("qwen3.expert_used_count", U32, 2, "experts"),
         ("qwen3.expert_group_count", U32, 2, "expert_groups"),
-        ("tokenizer.ggml.tokens", I32, [1, 2, 3, 4], "tokenizer_tokens"),
-        ("tokenizer.ggml.tokens", STRING, [], "tokenizer_tokens"),
-        ("tokenizer.ggml.tokens", STRING, ["a", "b", "a", "c"], "tokenizer_tokens"),
         ("tokenizer.ggml.tokens", STRING, ["a", "b", "c"], "token_embd"),
-        ("tokenizer.ggml.token_type", I8, [1] * TOKENS, "tokenizer_token_type"),
-        ("tokenizer.ggml.token_type", U32, [1] * TOKENS, "tokenizer_token_type"),
-        ("tokenizer.ggml.token_type", I64, [1] * TOKENS, "tokenizer_token_type"),
-        ("tokenizer.ggml.token_type", I32, [1] * (TOKENS - 1), "tokenizer_token_type"),
-        ("tokenizer.ggml.scores", U8, [0] * TOKENS, "tokenizer_scores"),
-        ("tokenizer.ggml.scores", F32, [0.0] * (TOKENS - 1), "tokenizer_scores"),
-        ("tokenizer.ggml.scores", F32, 0.0, "tokenizer_scores"),
-        ("tokenizer.ggml.merges", STRING, ["a b", "ab"], "tokenizer_merges"),
-        ("tokenizer.ggml.merges", STRING, ["a b", " ab"], "tokenizer_merges"),
-        ("tokenizer.ggml.merges", U32, [1], "tokenizer_merges"),
-        ("tokenizer.ggml.eos_token_id", U32, TOKENS, "eos_token_id"),
-        ("tokenizer.ggml.eos_token_id", U32, 2**32 - 1, "eos_token_id"),
-        ("tokenizer.ggml.eos_token_id", I32, -1, "eos_token_id"),
-        ("tokenizer.ggml.mask_token_id", U32, TOKENS, "mask_token_id"),
-        ("tokenizer.ggml.model", U32, 1, "tokenizer_model"),
-        ("tokenizer.ggml.add_bos_token", BOOL, True, "add_bos_token_id"),
-        ("tokenizer.ggml.add_bos_token", U32, 1, "tokenizer_add_bos_token"),
     ],
 )
 def test_each_fault_has_its_check(tmp_path: Path, key: str, value_type: ValueType, value: object, check: str) -> None:
@@ -237,15 +194,9 @@ def test_b115_prediction_blocks_that_are_not_declared(tmp_path: Path, hybrid: by
     assert describe_role(scan_header(path)).role == "target"
 
 
-@settings(max_examples=300, deadline=None)
-@given(data=st.data())
-def test_mutated_targets_raise_nothing_but_artifact_errors(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
-) -> None:
-    content = bytearray(minimal_target().build())
-    for _ in range(data.draw(st.integers(1, 6))):
-        content[data.draw(st.integers(24, len(content) - 1))] = data.draw(st.integers(0, 255))
-    path = tmp_path_factory.getbasetemp() / "mutated-target.gguf"
-    path.write_bytes(content)
-    error = refused(path)
-    assert error is None or error.code.startswith("artifact.")
+@pytest.mark.parametrize("name", ["attn_qkv", "attn_gate"])
+def test_recurrent_block_without_an_input(tmp_path: Path, hybrid: bytes, name: str) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes(hybrid.replace(f"blk.1.{name}.".encode(), f"blk.1.x{name[1:]}.".encode()))
+    (failure,) = failures(path)
+    assert failure.message == f"1 recurrent blocks lack an input: ['blk.1.{name}.weight']"
