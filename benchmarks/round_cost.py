@@ -1,6 +1,6 @@
 """Own cost of a verification round: wall time of a round less the time inside llama.cpp and ggml.
 
-    uv run python benchmarks/round_cost.py [--spec mtp] [--rounds 10000] [--draft-max 7] [--json FILE]
+    uv run python benchmarks/round_cost.py [--spec mtp dspark ...] [--rounds 10000] [--draft-max 7] [--json FILE]
 
 The clock inside the shim counts llama.cpp and ggml calls of target and drafter; everything else is ours. Two tiny
 hybrid targets are measured, 128 and 256 wide: the weights pass through the processor's caches in every round, and what
@@ -16,9 +16,10 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from power_core import Session, open_session
+from power_core.testing.drafts import DraftKind, build_tiny_draft
 from power_core.testing.models import build_tiny_target
 
 WIDTHS = (128, 256)
@@ -40,10 +41,10 @@ def one_request(session: Session, most_rounds: int) -> list[float]:
     return costs
 
 
-def measure(model: Path, spec: str, draft_max: int, rounds: int) -> dict[str, Any]:
+def measure(model: Path, draft: Path | None, spec: str, draft_max: int, rounds: int) -> dict[str, Any]:
     """Return the figures of ``rounds`` rounds on one target, one thread."""
     samples_us: list[float] = []
-    with open_session(model=model, spec=spec, draft_max=draft_max, ctx=4096, threads=1) as session:
+    with open_session(model=model, draft=draft, spec=spec, draft_max=draft_max, ctx=4096, threads=1) as session:
         while len(samples_us) < rounds:
             samples_us += one_request(session, rounds - len(samples_us))
     ordered = sorted(samples_us)
@@ -56,21 +57,30 @@ def measure(model: Path, spec: str, draft_max: int, rounds: int) -> dict[str, An
     }
 
 
+def measure_width(spec: str, width: int, draft_max: int, rounds: int) -> dict[str, Any]:
+    """Return the figures of one strategy on a target of one width, with a drafter of its own where it needs one."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = build_tiny_target(Path(folder) / "target.gguf", kind="hybrid", hidden=width)
+        draft = None
+        if spec in get_args(DraftKind):
+            draft = build_tiny_draft(Path(folder) / "draft.gguf", kind=spec, target="hybrid", hidden=width)
+        return {"spec": spec, "width": width, **measure(model, draft, spec, draft_max, rounds)}
+
+
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=10_000)
     parser.add_argument("--draft-max", type=int, default=7)
-    parser.add_argument("--spec", default="mtp")
+    parser.add_argument("--spec", nargs="+", default=["mtp", *get_args(DraftKind)])
     parser.add_argument("--json", type=Path)
     options = parser.parse_args()
-    figures: dict[str, Any] = {"spec": options.spec, "draft_max": options.draft_max, "targets": []}
-    with tempfile.TemporaryDirectory() as folder:
+    figures: dict[str, Any] = {"draft_max": options.draft_max, "targets": []}
+    for spec in options.spec:
         for width in WIDTHS:
-            model = build_tiny_target(Path(folder) / f"hybrid-{width}.gguf", kind="hybrid", hidden=width)
-            target = {"width": width, **measure(model, options.spec, options.draft_max, options.rounds)}
+            target = measure_width(spec, width, options.draft_max, options.rounds)
             figures["targets"].append(target)
-            print(json.dumps({name: value for name, value in target.items() if name != "samples_us"}))
+            print(json.dumps({name: value for name, value in target.items() if name != "samples_us"}), flush=True)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(figures) + "\n", encoding="utf-8")

@@ -10,18 +10,18 @@ timings in it and is checked for its lines only.
 
 from __future__ import annotations
 
-import functools
 import json
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from power_core.cli.report_view import format_report
 from power_core.report import GenerationResult, Report
+
+Describe: TypeAlias = Callable[[dict[str, Any] | None], tuple[str, str]]
 
 ROOT = Path(__file__).resolve().parent.parent
 README = ROOT / "README.md"
@@ -35,10 +35,6 @@ COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 MACHINE_PATH = re.compile(r"(?<![\w.~])/(?:home|root|tmp|work|mnt|Users)/\S*")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-BOX = re.compile(r"[\u2500-\u257f]")
-
-HELP = "import sys; from power_core.cli import main; sys.exit(main(['generate', '--help']))"
-HELP_HEAD = re.compile(r"^\u256d\u2500 Model and strategy .*?(?=^\u2502 --verify-rows)", re.DOTALL | re.MULTILINE)
 
 
 def fence(text: str, language: str = "text") -> str:
@@ -57,29 +53,16 @@ def example_block() -> str:
     return fence((ROOT / "examples" / "quickstart.py").read_text(encoding="utf-8"), "python")
 
 
-@functools.cache
-def help_block() -> str:
-    """The first settings in ``power generate --help``, one a line."""
-    environment = {"PYTHONPATH": os.environ.get("PYTHONPATH", ""), "PYTHONUTF8": "1", "COLUMNS": "160"}
-    done = subprocess.run([sys.executable, "-c", HELP], capture_output=True, env=environment, check=True)
-    text = done.stdout.decode()
-    head = HELP_HEAD.search(text)
-    if head is None:
-        sys.exit(f"power generate --help has no group 'Model and strategy' with --verify-rows any more:\n{text}")
-    return fence(head[0])
-
-
 def benchmark_block() -> str:
     """One row per benchmark whose result is recorded."""
-    rows = [benchmark_row(name) for name in ("round_cost", "session_memory")]
+    rows = [benchmark_row(name, describe) for name, describe in BENCHMARKS.items()]
     return "\n".join(["| What | Result | Command |", "| --- | --- | --- |", *rows, ""])
 
 
-def benchmark_row(name: str) -> str:
+def benchmark_row(name: str, describe: Describe) -> str:
     """Return the row of one benchmark, from ``benchmarks/results/NAME.json``."""
     file = RESULTS / f"{name}.json"
-    figures = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-    what, result = round_cost(figures) if name == "round_cost" else session_memory(figures)
+    what, result = describe(json.loads(file.read_text(encoding="utf-8")) if file.exists() else None)
     return f"| {what} | {result} | `uv run python benchmarks/{name}.py` |"
 
 
@@ -89,11 +72,23 @@ def round_cost(figures: dict[str, Any] | None) -> tuple[str, str]:
     if figures is None:
         return what, "not measured yet"
     results = [
-        f"{target['model_mb']} MB: median {target['median_us']} µs, 99th percentile {target['p99_us']} µs"
+        f"`{target['spec']}`, {target['model_mb']} MB: median {target['median_us']} µs, "
+        f"99th percentile {target['p99_us']} µs"
         for target in figures["targets"]
     ]
     rounds = figures["targets"][0]["rounds"]
-    return f"{what}, `{figures['spec']}`, K = {figures['draft_max']}, {rounds:,} rounds each", "; ".join(results)
+    return f"{what}, K = {figures['draft_max']}, {rounds:,} rounds each", "<br>".join(results)
+
+
+def block_parity(figures: dict[str, Any] | None) -> tuple[str, str]:
+    """Name and value of the block drafters' parity with plain decoding."""
+    what = "Greedy outputs of the block drafters that equal plain decoding, tiny random-weight models"
+    if figures is None:
+        return what, "not measured yet"
+    runs = [outcome[mode] for outcome in figures["configurations"].values() for mode in ("own", "forced")]
+    equal, prompts = sum(run["equal"] for run in runs), sum(run["prompts"] for run in runs)
+    size = f"{len(figures['configurations'])} configurations, {figures['tokens']} tokens each"
+    return f"{what}: {size}", f"{equal:,} of {prompts:,}"
 
 
 def session_memory(figures: dict[str, Any] | None) -> tuple[str, str]:
@@ -102,6 +97,13 @@ def session_memory(figures: dict[str, Any] | None) -> tuple[str, str]:
     if figures is None:
         return what, "not measured yet"
     return f"{what}, {figures['sessions']} of them", f"{figures['growth_mb']} MB"
+
+
+BENCHMARKS: dict[str, Describe] = {
+    "round_cost": round_cost,
+    "block_parity": block_parity,
+    "session_memory": session_memory,
+}
 
 
 # ------------------------------------------------------------------------------------------------------ recorded runs
@@ -144,7 +146,6 @@ def doctor_run(command: str) -> str:
 
 STATIC: dict[str, Callable[[], str]] = {
     "example:python": example_block,
-    "output:generate-help": help_block,
     "results:benchmarks": benchmark_block,
 }
 RUNS: dict[str, Callable[[str], str]] = {
@@ -200,16 +201,11 @@ def block_problems(text: str) -> list[str]:
     found = []
     for match in BLOCK.finditer(text):
         name, body = match["name"], match["body"]
-        if name in STATIC and comparable(name, body) != comparable(name, STATIC[name]()):
+        if name in STATIC and body != STATIC[name]():
             found.append(f"block {name} is stale")
         if name in RUNS:
             found += [f"block {name} has no line {start!r}" for start in lines_of_run(name) if f"\n{start}" not in body]
     return found
-
-
-def comparable(name: str, body: str) -> str | list[str]:
-    """Return what is compared of a block: help without its frame and line breaks, anything else to the byte."""
-    return BOX.sub(" ", body).split() if name == "output:generate-help" else body
 
 
 def page_problems(text: str) -> list[str]:
