@@ -21,6 +21,7 @@ from power_core.testing.drafts import build_tiny_draft
 pytestmark = pytest.mark.native
 
 TARGETS = ("hybrid", "attention", "sliding-window")
+TIE = 20.0
 SHARP = {"arithmetic": "fast", "flash_attention": "off"}
 
 
@@ -39,25 +40,30 @@ def row_distances(found, expected):
     return np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
 
 
-def agreement(found, expected, *, within):
-    """Check a block's logits; return which drafts agree, in token and confidence.
+def check_block(found, expected, *, within):
+    """Check a block's logits, tokens and confidences; return how many confidences could be compared.
 
-    Single values that round to another float16 may push one row ten times as far as the others.
+    Single values that round to another float16 may push one row ten times as far as the others. A token is the best one
+    of the reference, or its score lies so near the best that this rounding decides; so with the candidates among which
+    a confidence of DFlash2 is a share.
     """
     distances = row_distances(found.logits, expected.logits)
     assert np.median(distances) < within
     assert distances.max() < 10 * within
-    same = np.equal(found.tokens, expected.tokens)
+    tie = TIE * within * np.std(expected.logits[np.isfinite(expected.logits)])
+    assert np.all(expected.shortfalls <= tie), (found.tokens, expected.tokens, expected.shortfalls)
     if expected.confidences is None:
         assert found.confidences is None
-        return same
-    return same & np.isclose(found.confidences, expected.confidences, rtol=0, atol=10 * within)
+        return len(found.tokens)
+    sure = expected.cut_margins > tie if expected.cut_margins.size else np.full(len(found.tokens), True)
+    assert found.confidences[sure] == pytest.approx(expected.confidences[sure], abs=TIE * within)
+    return sure.sum()
 
 
-def check(draft, target, counts, *, within=1e-3, least=29 / 30, **arithmetic):
-    """Compare blocks of each count after each length, ``{length: counts}``; scores that nearly tie may part drafts."""
+def check(draft, target, counts, *, within=1e-3, **arithmetic):
+    """Compare blocks of each count after each length, ``{length: counts}``."""
     reference = BlockReference(draft, target)
-    agree = []
+    compared = 0
     with open_pair(draft, target, **arithmetic) as pair:
         for n_tokens, drafts_of_blocks in counts.items():
             tokens, anchor = committed(n_tokens)
@@ -65,10 +71,10 @@ def check(draft, target, counts, *, within=1e-3, least=29 / 30, **arithmetic):
             pair.commit(features)
             for count in drafts_of_blocks:
                 found = pair.propose(anchor, count)
+                assert len(found.tokens) == count
                 expected = reference.propose(features, anchor, count, path=found.tokens)
-                agree.extend(agreement(found, expected, within=within))
-    assert len(agree) == sum(map(sum, counts.values()))
-    assert sum(agree) > len(agree) * least
+                compared += check_block(found, expected, within=within)
+    assert compared > 0
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -84,7 +90,7 @@ def test_every_number_of_drafts_after_few_and_many_tokens(kind, target, model_pa
 def test_exact_arithmetic_drafts_the_same(kind, target, model_paths, tmp_path):
     draft = build_tiny_draft(tmp_path / "d.gguf", kind=kind, target=target)
     most = most_drafts({"kind": kind})
-    check(draft, model_paths[target], {1: (most,), 63: (1, 4, most), 300: (most,)}, within=3e-3, least=0.8)
+    check(draft, model_paths[target], {1: (most,), 63: (1, 4, most), 300: (most,)}, within=3e-3)
 
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)

@@ -49,18 +49,30 @@ def test_drafts_are_those_of_the_reference(bench, files, kind, target):
     reference = BlockReference(files.draft(kind.name, target), files.target(target))
     one.start(PROMPT)
     features = one.evaluate_again(PROMPT).taps.layers.reshape(len(PROMPT), -1)
-    agree = []
     for anchor in (20, 140, 380):
         found = proposal(one, anchor)
         expected = reference.propose(features, anchor, 7, path=list(found.tokens))
-        agree.extend(
-            token == other and abs(confidence - sure) < 0.03
-            for token, other, confidence, sure in zip(
-                found.tokens, expected.tokens, found.confidence, expected.confidences, strict=True
-            )
-        )
-    assert len(agree) == 21
-    assert sum(agree) > 17
+        assert len(found.tokens) == 7
+        assert expected.shortfalls.max() < 0.3  # nearly tied scores may change places, of a spread of several units
+        sure = expected.cut_margins > 0.3 if expected.cut_margins.size else np.full(7, True)
+        assert found.confidence[sure] == pytest.approx(expected.confidences[sure], abs=0.06)
+
+
+def test_a_proposal_is_one_native_call(bench, monkeypatch):
+    one = bench()
+    anchor = one.start(PROMPT)
+    proposal(one, anchor)
+    call, symbols = one.draft_context._call_held, []
+
+    def record(symbol, *arguments):
+        symbols.append(symbol)
+        return call(symbol, *arguments)
+
+    monkeypatch.setattr(one.draft_context, "_call_held", record)
+    evaluations = one.draft_context.evaluations
+    assert len(proposal(one, anchor).tokens) == DRAFT_MAX
+    assert symbols == ["power_draft_block"]
+    assert one.draft_context.evaluations == evaluations + 1
 
 
 @pytest.mark.parametrize("place", [0, 10, 49])

@@ -35,12 +35,16 @@ class ReferenceBlock:
         hidden: float64[n_rows, E] of every row of the block.
         logits: float64[n_rows, V] of every row of the block; for DSpark with the Markov shift.
         confidences: One per draft, or None when the draft has no confidence head.
+        shortfalls: By how much each token of the path scores below the best one; 0 where it is the best.
+        cut_margins: DFlash2: how far the last of a row's candidates lies before the first that is left out; else empty.
     """
 
     tokens: list[int]
     hidden: Array
     logits: Array
     confidences: Array | None
+    shortfalls: Array
+    cut_margins: Array
 
 
 class BlockReference:
@@ -64,20 +68,26 @@ class BlockReference:
             features: [n_committed, layers * E], the target's rows at positions 0..n_committed - 1.
             anchor: Token at position n_committed.
             drafts: Tokens wanted.
-            path: DSpark: tokens that the drafts follow, in place of the best ones; keeps two programs together where
-                logits nearly tie.
+            path: Tokens that the drafts follow, in place of the best ones; keeps two programs together where scores
+                nearly tie.
         """
         first = self.file.first_draft_row
         rows = self.hidden_rows(features, [anchor] + [self.file.mask_token] * (drafts + first - 1))
         logits = output_logits(self.file, rows)
-        confidences: Array | None
         if "markov_w1.weight" in self.file:
-            tokens, confidences = markov_chain(self.file, rows[first:], logits[first:], anchor, path)
+            choices = markov_chain(self.file, rows[first:], logits[first:], anchor, path)
         elif "selector_hidden.weight" in self.file:
-            tokens, confidences = walk(self.file, rows[first:], logits[first:], anchor)
+            choices = walk(self.file, rows[first:], logits[first:], anchor, path)
         else:
-            tokens, confidences = choose_largest(logits[first:])
-        return ReferenceBlock(tokens=tokens, hidden=rows, logits=logits, confidences=confidences)
+            choices = choose_largest(logits[first:], path)
+        return ReferenceBlock(
+            tokens=choices.tokens,
+            hidden=rows,
+            logits=logits,
+            confidences=choices.confidences,
+            shortfalls=np.asarray(choices.shortfalls),
+            cut_margins=np.asarray(choices.cut_margins),
+        )
 
     def hidden_rows(self, features: Array, tokens: list[int]) -> Array:
         """Normed rows [n, E] of the block's tokens, after all layers."""

@@ -51,9 +51,9 @@ def test_walk_weighs_pairs_among_the_best_tokens_only():
     )
     rows = np.asarray([[1.0, 2], [1, 0]])
     logits = np.asarray([[0.0, 2, 1, -1], [1, 0, 5, 4]])
-    tokens, confidences = walk(file, rows, logits, 0)
-    assert tokens == [2, 3]  # 3 + 1 beats 1 + 2; then 10 + 4 beats 2 + 5
-    assert confidences == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-7))])
+    choices = walk(file, rows, logits, 0)
+    assert choices.tokens == [2, 3]  # 3 + 1 beats 1 + 2; then 10 + 4 beats 2 + 5
+    assert choices.confidences == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(-7))])
 
 
 def markov_tables(**more):
@@ -63,29 +63,30 @@ def markov_tables(**more):
 
 def test_markov_chain_shifts_each_row_by_the_choice_before():
     logits = np.zeros((3, 3))
-    tokens, confidences = markov_chain(markov_tables(), np.zeros((3, 5)), logits, 0, None)
-    assert tokens == [1, 0, 1]
+    choices = markov_chain(markov_tables(), np.zeros((3, 5)), logits, 0, None)
+    assert choices.tokens == [1, 0, 1]
     assert logits.tolist() == [[0, 4, 1], [3, 0, 1], [0, 4, 1]]
-    assert confidences is None
+    assert choices.confidences is None
 
 
 def test_markov_chain_follows_a_path():
     logits = np.zeros((2, 3))
-    tokens, _ = markov_chain(markov_tables(), np.zeros((2, 5)), logits, 0, [2, 2])
-    assert tokens == [1, 1]
+    choices = markov_chain(markov_tables(), np.zeros((2, 5)), logits, 0, [2, 2])
+    assert choices.tokens == [1, 1]
+    assert choices.shortfalls == [3, 4]
     assert logits[1].tolist() == [6, 8, 4]
 
 
 def test_markov_confidence_sees_the_row_then_the_token_before():
     file = markov_tables(**{"conf_proj.weight": [[1, 0, 0, 0, 0, 0, 2]], "conf_proj.bias": [0.5]})
-    _, confidences = markov_chain(file, np.asarray([[3.0, 9, 9, 9, 9], [0, 9, 9, 9, 9]]), np.zeros((2, 3)), 0, None)
-    assert confidences == pytest.approx([1 / (1 + math.exp(-3.5)), 1 / (1 + math.exp(-2.5))])
+    choices = markov_chain(file, np.asarray([[3.0, 9, 9, 9, 9], [0, 9, 9, 9, 9]]), np.zeros((2, 3)), 0, None)
+    assert choices.confidences == pytest.approx([1 / (1 + math.exp(-3.5)), 1 / (1 + math.exp(-2.5))])
 
 
 def test_largest_logit_and_its_probability():
-    tokens, confidences = choose_largest(np.asarray([[0.0, 1.0, -np.inf], [2.0, 2.0, 2.0]]))
-    assert tokens == [1, 0]
-    assert confidences == pytest.approx([1 / (1 + math.exp(-1)), 1 / 3])
+    choices = choose_largest(np.asarray([[0.0, 1.0, -np.inf], [2.0, 2.0, 2.0]]), None)
+    assert choices.tokens == [1, 0]
+    assert choices.confidences == pytest.approx([1 / (1 + math.exp(-1)), 1 / 3])
 
 
 def test_window_and_causality():

@@ -9,6 +9,7 @@ from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.pairing import PAIR_PREFIX, check_tokenizer_pair
 from power_core.artifacts.roles import FileRole, Role, describe_role, dflash_kinds
 from power_core.artifacts.validation import ArtifactValidator, CheckList, DraftValidator, ValidationReport
+from power_core.artifacts.wording import shorten
 from power_core.errors import ArtifactContractError, ArtifactPairingError, PluginContractError, PowerError
 from power_core.strategies import STRATEGY_DISTRIBUTIONS
 
@@ -78,7 +79,7 @@ def _not_one_kind(draft: GgufHeader, kinds: list[str]) -> ArtifactContractError:
     role = describe_role(draft)
     if kinds:
         return ArtifactContractError(
-            f"{draft.path} claims to be of several kinds: {', '.join(kinds)}. {role.sentence}",
+            shorten(f"{draft.path} claims to be of several kinds: {', '.join(kinds)}. {role.sentence}"),
             path=str(draft.path),
             check_id="draft.kinds",
             expected="one kind",
@@ -86,7 +87,7 @@ def _not_one_kind(draft: GgufHeader, kinds: list[str]) -> ArtifactContractError:
             hint="convert the checkpoint again; a draft has one kind",
         )
     return ArtifactContractError(
-        f"{draft.path} cannot be used as a draft. {role.sentence}",
+        shorten(f"{draft.path} cannot be used as a draft. {role.sentence}"),
         path=str(draft.path),
         check_id="draft.role",
         expected="a draft of an installed kind",
@@ -108,7 +109,7 @@ def _raise_pairing(report: ValidationReport, target: GgufHeader) -> None:
     first, *others = report.failures
     more = f" ({len(others)} more failed: {', '.join(check.id for check in others)})" if others else ""
     raise ArtifactPairingError(
-        f"{report.path} does not belong to {target.path}: {first.message}{more}",
+        shorten(f"{report.path} does not belong to {target.path}: {first.message}{more}"),
         path=str(report.path),
         check_id=first.id,
         expected=first.expected,
