@@ -2,10 +2,11 @@
 
     uv run python benchmarks/block_parity.py [--kinds dspark ...] [--jobs 2] [--prompts 30] [--tokens 150] [--json FILE]
 
-Every configuration decodes the prompts twice: with the drafter's own proposals, and with proposals that are right for a
-random number of tokens, 0 to the width, while the drafter's own state stays as dirty as in real use. The reference is
-plain decoding in the same process with the same settings. Results are kept after each configuration, so a run that was
-stopped goes on where it was; another build of the library or another size starts anew.
+Every configuration decodes each prompt once: a third of them with the drafter's own proposals, the others with
+proposals that are right for a random number of tokens, 0 to the width, while the drafter's own state stays as dirty as
+in real use. The reference is plain decoding in the same process with the same settings. Results are kept after each
+pair of models, so a run that was stopped goes on where it was; another build of the library or another size starts
+anew.
 
 A recurrent target needs a ubatch of two rows more than it has snapshots: there, 1 and 7 stand for the smallest ubatch
 with one snapshot (3) and for five snapshots.
@@ -19,15 +20,17 @@ import json
 import os
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 import attrs
-from power_core.testing.drafts import DraftKind, build_tiny_draft
 
 import power_native
+from power_core.artifacts import scan_header
+from power_core.testing.drafts import DraftKind, build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.testing.parity import Truth, reference, run_parity, text_prompts
 from power_native.quantize import quantize
@@ -102,9 +105,12 @@ def run_models(models: Models, done: set[str], prompts: int, tokens: int) -> Ite
 
 def _run_both(target: Path, draft: Path, kind: str, truth: Truth, **wanted: Any) -> dict[str, Any]:
     started = time.monotonic()
-    outcome: dict[str, Any] = {"settings": wanted}
-    for mode, forced in (("own", None), ("forced", "partial")):
-        run = run_parity(target, truth, forced, kind, draft=draft, **wanted)
+    outcome: dict[str, Any] = {"settings": wanted, "draft_types": _tensor_types(draft)}
+    prompts = list(truth.items())
+    own = dict(prompts[: -(-len(prompts) // 3)])
+    rest = {prompt: tokens for prompt, tokens in prompts if prompt not in own}
+    for mode, forced, part in (("own", None, own), ("forced", "partial", rest)):
+        run = run_parity(target, part, forced, kind, draft=draft, **wanted)
         outcome[mode] = {
             "equal": run.prompts - len(run.differing),
             "prompts": run.prompts,
@@ -114,6 +120,10 @@ def _run_both(target: Path, draft: Path, kind: str, truth: Truth, **wanted: Any)
             "rounds": run.rounds,
         }
     return {**outcome, "seconds": round(time.monotonic() - started, 1)}
+
+
+def _tensor_types(path: Path) -> dict[str, int]:
+    return dict(Counter(tensor.type_name for tensor in scan_header(path).tensors.values()))
 
 
 def _requantised(path: Path) -> Path:

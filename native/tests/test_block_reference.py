@@ -22,6 +22,8 @@ pytestmark = pytest.mark.native
 
 TARGETS = ("hybrid", "attention", "sliding-window")
 TIE = 20.0
+ROUNDED = ("dflash2-own-head", "dflash2-own-both", "dflash2-own-draft-vocabulary", "dspark-window")
+"""Forms with one row 1.1 to 1.4 thousandths away, where single values round to another float16."""
 SHARP = {"arithmetic": "fast", "flash_attention": "off"}
 
 
@@ -40,18 +42,19 @@ def row_distances(found, expected):
     return np.linalg.norm(found - expected, axis=1) / np.linalg.norm(expected, axis=1)
 
 
-def check_block(found, expected, *, within):
+def check_block(found, expected, *, within, strict):
     """Check a block's logits, tokens and confidences; return how many confidences could be compared.
 
-    Single values that round to another float16 may push one row ten times as far as the others. A token is the best one
-    of the reference, or its score lies so near the best that this rounding decides; so with the candidates among which
-    a confidence of DFlash2 is a share.
+    Strict: every row is within the bound, every token the same. Else single values that round to another float16 may
+    push one row ten times as far as the others, and a token is the best one of the reference or scores so near the best
+    that this rounding decides. The same holds, strict or not, for the candidates among which a confidence of DFlash2 is
+    a share.
     """
     distances = row_distances(found.logits, expected.logits)
     assert np.median(distances) < within
-    assert distances.max() < 10 * within
+    assert distances.max() < (within if strict else 10 * within)
     tie = TIE * within * np.std(expected.logits[np.isfinite(expected.logits)])
-    assert np.all(expected.shortfalls <= tie), (found.tokens, expected.tokens, expected.shortfalls)
+    assert np.all(expected.shortfalls <= (0.0 if strict else tie)), (found.tokens, expected.tokens)
     if expected.confidences is None:
         assert found.confidences is None
         return len(found.tokens)
@@ -60,7 +63,7 @@ def check_block(found, expected, *, within):
     return sure.sum()
 
 
-def check(draft, target, counts, *, within=1e-3, **arithmetic):
+def check(draft, target, counts, *, within=1e-3, strict=False, **arithmetic):
     """Compare blocks of each count after each length, ``{length: counts}``."""
     reference = BlockReference(draft, target)
     compared = 0
@@ -73,7 +76,7 @@ def check(draft, target, counts, *, within=1e-3, **arithmetic):
                 found = pair.propose(anchor, count)
                 assert len(found.tokens) == count
                 expected = reference.propose(features, anchor, count, path=found.tokens)
-                compared += check_block(found, expected, within=within)
+                compared += check_block(found, expected, within=within, strict=strict)
     assert compared > 0
 
 
@@ -82,7 +85,8 @@ def check(draft, target, counts, *, within=1e-3, **arithmetic):
 def test_every_number_of_drafts_after_few_and_many_tokens(kind, target, model_paths, tmp_path):
     draft = build_tiny_draft(tmp_path / "d.gguf", kind=kind, target=target)
     most = most_drafts({"kind": kind})
-    check(draft, model_paths[target], {1: (1, most), 63: range(1, most + 1), 300: (2, most)}, **SHARP)
+    strict = target != "sliding-window"
+    check(draft, model_paths[target], {1: (1, most), 63: range(1, most + 1), 300: (2, most)}, strict=strict, **SHARP)
 
 
 @pytest.mark.parametrize("target", TARGETS)
@@ -93,11 +97,12 @@ def test_exact_arithmetic_drafts_the_same(kind, target, model_paths, tmp_path):
     check(draft, model_paths[target], {1: (most,), 63: (1, 4, most), 300: (most,)}, within=3e-3)
 
 
-@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
-def test_every_form(form, model_paths, tmp_path):
+@pytest.mark.parametrize("name", FORMS)
+def test_every_form(name, model_paths, tmp_path):
+    form = FORMS[name]
     draft = build_tiny_draft(tmp_path / "d.gguf", seed=2, **form)
     most = most_drafts(form)
-    check(draft, model_paths["hybrid"], {63: (1, most), 130: (most,)}, **SHARP)
+    check(draft, model_paths["hybrid"], {63: (1, most), 130: (most,)}, strict=name not in ROUNDED, **SHARP)
 
 
 @pytest.mark.parametrize("kind", KINDS)
