@@ -95,7 +95,12 @@ def _require_ubatch(rows: int | None, batch_rows: int, snapshots: int) -> None:
     if rows > batch_rows:
         raise out_of_range("ubatch", rows, f"at most batch ({batch_rows})")
     if snapshots and rows < snapshots + 2:
-        raise out_of_range("ubatch", rows, f"at least snapshots + 2 ({snapshots + 2})")
+        raise out_of_range(
+            "ubatch",
+            rows,
+            f"at least snapshots + 2 ({snapshots + 2})",
+            hint="raise `--ubatch` or lower `--snapshots`",
+        )
 
 
 def threads_in_force(settings: SessionSettings) -> int:

@@ -139,6 +139,7 @@ def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def out_of_range(field: str, value: object, allowed: str) -> ConfigError:
+def out_of_range(field: str, value: object, allowed: str, *, hint: str = "") -> ConfigError:
     """Return the error of a setting that is outside what is allowed; ``allowed`` completes "expected ..."."""
-    return ConfigError(f"`{field}` is {value!r}, expected {allowed}", field=field, value=value, allowed=allowed)
+    message = f"`{field}` is {value!r}, expected {allowed}"
+    return ConfigError(message, field=field, value=value, allowed=allowed, hint=hint)
