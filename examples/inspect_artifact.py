@@ -21,5 +21,5 @@ print(f"checks: {sum(check.passed for check in report.checks)} of {len(report.ch
 for check in report.failures:
     print(f"  failed {check.id}: {check.message}")
 
-identity = identify(path)  # reads every byte
+identity = identify(header)  # reads every byte
 print(f"sha256: {identity.sha256} ({identity.size_bytes:,} bytes)")

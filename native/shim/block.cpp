@@ -78,6 +78,9 @@ void check_block(const power_context * context, const power_block & block) {
     check_range("n_rows", block.n_rows, 1, context->batch_rows);
     const bool lattice = block.choice == POWER_CHOOSE_LATTICE;
     // A lattice says nothing about its first row.
+    if (lattice && block.n_rows < 2) {
+        fail(POWER_INVALID_ARGUMENT, "`n_rows` is %d, a walk over candidates needs at least 2", block.n_rows);
+    }
     check_range("first_row", block.first_row, lattice ? 1 : 0, block.n_rows - 1);
     check_range("max_tokens", block.max_tokens, 1, block.n_rows - block.first_row);
     if (lattice) {
@@ -142,7 +145,7 @@ Pick pick_in_lattice(power_context * context, const power_block & block, int32_t
     }
     const float candidate = candidates[choice.token];
     const int32_t n_vocab = llama_vocab_n_tokens(context->model->vocab);
-    if (!(candidate >= 0.0f && candidate < (float) n_vocab)) {
+    if (!(candidate >= 0.0f && candidate < (float) n_vocab) || candidate != std::trunc(candidate)) {
         fail(POWER_COMPUTE_FAILED, "row %d has the candidate %g, expected a token of 0..%d", row, (double) candidate,
              n_vocab - 1);
     }

@@ -5,17 +5,9 @@
 #include "ggml-backend.h"
 #include "llama-model.h"
 
-#include <algorithm>
-#include <cstdlib>
-
 namespace {
 
 using power::fail;
-
-int32_t block_size(const llama_model * model) {
-    const auto found = model->gguf_kv.find("dflash.block_size");
-    return found == model->gguf_kv.end() ? 0 : atoi(found->second.c_str());
-}
 
 void check_shape(const llama_model * model) {
     const llama_hparams & hparams = model->hparams;
@@ -25,6 +17,11 @@ void check_shape(const llama_model * model) {
     if (hparams.n_embd_head_k() != hparams.n_embd_head_v()) {
         fail(POWER_UNSUPPORTED, "the draft model's keys are %u wide per head and its values %u, expected equal widths",
              hparams.n_embd_head_k(), hparams.n_embd_head_v());
+    }
+    const uint32_t least_rows = model->dspark_markov_w1 != nullptr ? 1 : 0;
+    if (hparams.dflash_block_size < least_rows || hparams.dflash_block_size > INT32_MAX) {
+        fail(POWER_UNSUPPORTED, "`dflash.block_size` is %u, expected %u..%d", hparams.dflash_block_size, least_rows,
+             INT32_MAX);
     }
     const int32_t n_vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
     if (hparams.dflash_selector_top_k > (uint32_t) n_vocab) {
@@ -41,36 +38,6 @@ void check_convolutions(const llama_model * model) {
                      ggml_type_name(base->type));
             }
         }
-    }
-}
-
-// Convolutions and the chain over a block are unrolled in the graph, whose room for nodes does not grow with them.
-void check_graph_room(const llama_model * model, const power_context_params & params) {
-    constexpr size_t kNodesBesides = 114;
-    constexpr size_t kNodesPerLayer = 40;
-    constexpr size_t kNodesPerChainedRow = 20;
-    constexpr size_t kNodesPerTap = 8;
-    constexpr size_t kNodesPerConvolution = 10;
-    const llama_hparams & hparams = model->hparams;
-    const int32_t rows = std::min(block_size(model), power::physical_rows(params));
-    size_t nodes = kNodesBesides + kNodesPerLayer * model->layers.size();
-    if (model->dspark_markov_w1 != nullptr) {
-        if (rows < 1) {
-            fail(POWER_UNSUPPORTED, "`dflash.block_size` is %d, expected at least 1", block_size(model));
-        }
-        nodes += kNodesPerChainedRow * (size_t) rows;
-    }
-    if (model->dflash_selector_hidden != nullptr) {
-        const size_t taps = std::min(hparams.dflash_conv_kernel_size, (uint32_t) power::physical_rows(params));
-        nodes += 4 * model->layers.size() * (kNodesPerTap * taps + kNodesPerConvolution);
-    }
-    const size_t per_tensor = hparams.dflash_selector_rank > 0 ? 12 : 8;
-    const size_t room = std::max<size_t>(1024, per_tensor * model->n_tensors());
-    if (nodes > room) {
-        fail(POWER_UNSUPPORTED,
-             "a block of %d rows with convolutions over %u is too long for the library's graph: about %zu nodes, there "
-             "is room for %zu",
-             rows, hparams.dflash_conv_kernel_size, nodes, room);
     }
 }
 
@@ -98,10 +65,9 @@ void check_vocabulary_map(const power_model * model) {
 
 namespace power {
 
-void check_block_model(const power_model * model, const power_context_params & params) {
+void check_block_model(const power_model * model) {
     check_shape(model->llama);
     check_convolutions(model->llama);
-    check_graph_room(model->llama, params);
     check_vocabulary_map(model);
 }
 

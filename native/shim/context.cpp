@@ -11,7 +11,6 @@
 #include "llama-model.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <memory>
 
 namespace {
@@ -26,11 +25,6 @@ bool should_abort(void * data) {
         return false;
     }
     return context->abort_after.fetch_sub(1, std::memory_order_relaxed) == 0;
-}
-
-int32_t metadata_int(const llama_model * model, const char * key) {
-    char text[32] = {};
-    return llama_model_meta_val_str(model, key, text, sizeof(text)) < 0 ? 0 : atoi(text);
 }
 
 llama_context_params native_params(const power_context_params & params) {
@@ -138,7 +132,7 @@ void open_native(power_context * context, const power_context_params & params) {
         context->nextn_masked = true;
     }
     if (context->model->architecture == "dflash") {
-        context->block_rows = metadata_int(model, "dflash.block_size");
+        context->block_rows = (int32_t) model->hparams.dflash_block_size;
     }
 }
 

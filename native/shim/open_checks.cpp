@@ -109,7 +109,7 @@ void check_architecture(const power_model * model, const power_context_params & 
             power::fail(POWER_INVALID_ARGUMENT, "architecture '%s' needs kind POWER_CONTEXT_DRAFT", name.c_str());
         }
         check_shared_tensors(model, params.other);
-        power::check_block_model(model, params);
+        power::check_block_model(model);
     } else if (llama_model_has_encoder(model->llama)) {
         power::fail(POWER_UNSUPPORTED, "architecture '%s' has an encoder, which is not supported", name.c_str());
     }

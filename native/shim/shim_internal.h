@@ -193,7 +193,7 @@ private:
 };
 
 void check_open(const power_model * model, const power_context_params & params);  // open_checks.cpp
-void check_block_model(const power_model * model, const power_context_params & params);  // block_checks.cpp
+void check_block_model(const power_model * model);                                // block_checks.cpp
 int32_t physical_rows(const power_context_params & params);
 int32_t embedding_row_width(const power_model * model);
 void model_release(power_model * model);

@@ -9,7 +9,7 @@ import pytest
 
 from power_core.admission import Provenance, admit_draft, manifest_path
 from power_core.artifacts import scan_header
-from power_core.errors import ArtifactDigestMismatch, ArtifactPairingError, PowerError
+from power_core.errors import ArtifactDigestMismatch, ArtifactPairingError, ConfigError, PowerError
 from power_core.opening import open_session
 from power_core.plugins.manager import load_plugins
 from power_core.testing import build_tiny_target
@@ -117,3 +117,12 @@ def test_heads_in_the_target_are_not_loaded_beside_a_draft(tmp_path: Path):
             assert session.strategy == strategy
             assert session.model.settings.load_nextn is loaded
             assert (session.plan.draft is None) is loaded
+
+
+@pytest.mark.parametrize("spec", ["auto", "dflash"])
+def test_a_plugin_that_was_left_out_is_named_and_not_called_absent(admitted: Files, spec: str):
+    plugins = load_plugins({"POWER_PLUGINS": "power-native"})
+    with pytest.raises(PowerError) as caught:
+        open_session(model=admitted.target, draft=admitted.draft, spec=spec, plugins=plugins, **COMMON)
+    assert isinstance(caught.value, ConfigError)
+    assert "`POWER_PLUGINS` leaves it out" in str(caught.value)

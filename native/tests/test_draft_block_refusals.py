@@ -1,6 +1,5 @@
 """What a block draft refuses: arguments that lie, and everything on which the library would end the process."""
 
-import contextlib
 import ctypes
 
 import numpy as np
@@ -93,6 +92,16 @@ def test_wrong_arguments_change_nothing(open_block, changes, words):
     refused(block, lambda: largest(block, **changes), words)
 
 
+@pytest.mark.parametrize("name", ["first_pos", "token", "fill_token", "seq_id", "n_rows", "first_row", "max_tokens"])
+def test_numbers_of_more_than_32_bits_are_refused(open_block, name):
+    block = open_block("dflash")
+    expected = largest(block)
+    right = {"first_pos": END, "token": 7, "fill_token": 511, "seq_id": 0, "n_rows": 6, "first_row": 1, "max_tokens": 5}
+    with pytest.raises(ConfigError, match="expected each within"):
+        largest(block, **{name: right[name] + 2**32})
+    assert largest(block)[0] == expected[0]
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
@@ -100,6 +109,7 @@ def test_wrong_arguments_change_nothing(open_block, changes, words):
         ({"width": 6}, "lattice_width"),
         ({"width": 0}, "lattice_width"),
         ({"first_row": 0}, "first_row"),
+        ({"n_rows": 1, "max_tokens": 1}, "at least 2"),
         ({"confidence": "state"}, "candidates"),
         ({"n_rows": 9}, "block size 8"),
     ],
@@ -240,7 +250,7 @@ I32 = 26
     ("damage", "words"),
     [
         ({"keys": {"dflash.block_size": 0}}, "block_size"),
-        ({"block_size_rows": 1024}, "too long for the library's graph"),
+        ({"keys": {"dflash.block_size": 2**31}}, "block_size"),
         ({"draft_vocabulary_tokens": 64, "values": {"d2t": 512}}, "token 512"),
         ({"draft_vocabulary_tokens": 64, "values": {"d2t": -1}}, "token -1"),
         ({"kind": "dflash2", "types": {"blk.1.ffn_conv_base": I32}}, "blk.1.ffn_conv_base"),
@@ -251,28 +261,3 @@ def test_files_that_would_end_the_process_are_refused(tmp_path, target, damage, 
     settings = ContextSettings(ctx_tokens=256, batch_rows=256, threads=1)
     with NativeModel.open(ModelSettings(path=path)) as model, pytest.raises(NativeCallError, match=words):
         model.open_draft_context(settings, target=target, causal=False)
-
-
-@pytest.mark.parametrize(("kernel", "fits"), [(11, True), (12, False)])
-def test_convolutions_are_as_wide_as_the_graph_has_room(tmp_path, monkeypatch, target, kernel, fits):
-    for module in ("draft_weights", "drafts"):
-        monkeypatch.setattr(f"power_core.testing.{module}.CONV_KERNEL", kernel)
-    path = build_tiny_draft(tmp_path / "draft.gguf", kind="dflash2", block_size_rows=32)
-    settings = ContextSettings(ctx_tokens=64, batch_rows=32, threads=1, taps=TapRequest(nextn=True))
-    with NativeModel.open(ModelSettings(path=path)) as model, contextlib.ExitStack() as stack:
-        if not fits:
-            stack.enter_context(pytest.raises(NativeCallError, match="too long for the library's graph"))
-        context = model.open_draft_context(settings, target=target, causal=False)
-        assert len(lattice(BlockDraft(context, max_rows=32), first_pos=0, n_rows=32, max_tokens=31)[0]) == 31
-
-
-def test_a_long_block_is_drafted_where_the_graph_has_room(tmp_path, target):
-    path = build_tiny_draft(tmp_path / "draft.gguf", kind="dspark", block_size_rows=1024)
-    settings = ContextSettings(ctx_tokens=64, batch_rows=40, threads=1)
-    with (
-        NativeModel.open(ModelSettings(path=path)) as model,
-        model.open_draft_context(settings, target=target, causal=False, embedding_width=768) as context,
-    ):
-        block = BlockDraft(context, max_rows=40)
-        block.feed(ROWS, 0)
-        assert len(largest(block, n_rows=40, first_row=0, max_tokens=40)[0]) == 40

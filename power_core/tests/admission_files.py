@@ -134,10 +134,12 @@ class FakeBackend:
     """Opens fake models, remembers how, and drafts nothing.
 
     ``kinds`` are the strategies that read a draft; they ask for the target's prediction heads too when ``greedy``.
+    ``changes`` are fields of their specs.
     """
 
-    def __init__(self, *, kinds: tuple[str, ...] = KINDS, greedy: bool = False) -> None:
+    def __init__(self, *, kinds: tuple[str, ...] = KINDS, greedy: bool = False, **changes: Any) -> None:
         self.kinds = kinds
+        self.changes = changes
         self.greedy = greedy
         self.models: list[ModelSettings] = []
         self.drafters: list[DrafterContext] = []
@@ -167,7 +169,7 @@ class FakeBackend:
             return None if found == kind else f"the draft is of kind {found}"
 
         needs = TargetNeeds(nextn_weights=self.greedy)
-        return StrategySpec(
+        spec = StrategySpec(
             name=kind,
             uses_draft_file=True,
             model_backed=True,
@@ -175,6 +177,7 @@ class FakeBackend:
             needs=lambda target, draft: needs,
             create_drafter=self._create_drafter,
         )
+        return attrs.evolve(spec, **self.changes)
 
     def _mtp(self) -> StrategySpec:
         return StrategySpec(

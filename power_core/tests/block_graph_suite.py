@@ -19,6 +19,8 @@ from power_core.tokens import CommittedRows, Taps
 from power_native import NativeModel, open_block_graph, require_block_layout
 
 PROMPT = [(7 * index + 11) % 400 for index in range(50)]
+BEFORE_RING_END = [(7 * index + 11) % 400 for index in range(495)]
+"""A window of 32 tokens is kept in a ring of 256 cells, which ends at 256 and 512 tokens."""
 OTHER_PROMPT = [(13 * index + 5) % 400 for index in range(21)]
 MIXED = [2, 0, 4, 1, 0, 3]
 
@@ -110,6 +112,17 @@ def check_rejections(bench, target, form, accepted):
     assert same(proposal(used, anchor), proposal(fresh, anchor))
 
 
+@pytest.mark.parametrize("form", ["window", "window-below-block"])
+def test_drafts_after_rejections_at_the_end_of_the_ring_equal_those_of_a_fresh_drafter(bench, form):
+    used, fresh = bench(form=form, ctx_tokens=640), bench(form=form, ctx_tokens=640)
+    history, anchor = list(BEFORE_RING_END), used.start(BEFORE_RING_END)
+    while len(history) < 530:
+        kept, anchor = used.round(anchor, MIXED[len(history) % len(MIXED)])
+        history += kept
+    assert fresh.start(history) == anchor
+    assert same(proposal(used, anchor), proposal(fresh, anchor))
+
+
 def test_a_second_request_equals_a_fresh_drafter(bench):
     used, fresh = bench(), bench()
     anchor = used.start(PROMPT)
@@ -167,6 +180,25 @@ def test_restore_undoes_a_round(bench, form):
     one.drafter.restore(mark)
     assert one.held_tokens() == len(PROMPT)
     assert same(proposal(one, anchor), expected)
+
+
+@pytest.mark.parametrize("form", ["window", "window-below-block"])
+def test_restore_and_abort_at_the_end_of_the_ring_are_exact(bench, form):
+    one = bench(form=form, ctx_tokens=640)
+    anchor = one.start(BEFORE_RING_END)
+    while one.held_tokens() < 520:
+        expected = proposal(one, anchor)
+        target, mark = one.target.checkpoint(), one.drafter.checkpoint()
+        one.round(anchor, 3)
+        one.target.restore(target)
+        one.drafter.restore(mark)
+        assert same(proposal(one, anchor), expected)
+        one.draft_context.abort_after(5)
+        with pytest.raises(Cancelled):
+            one.propose(anchor)
+        one.drafter.restore(mark)
+        assert same(proposal(one, anchor), expected)
+        _, anchor = one.round(anchor, 1)
 
 
 def test_an_aborted_feed_is_undone(bench):

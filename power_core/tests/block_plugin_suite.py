@@ -9,7 +9,6 @@ from draft_forms import KINDS
 from power_core.artifacts import scan_header
 from power_core.errors import (
     ArtifactContractError,
-    ArtifactPairingError,
     ConfigError,
     LibraryNotFoundError,
     PluginVersionError,
@@ -72,6 +71,8 @@ def test_needs_and_bound_come_from_the_file(files, kind):
     header = scan_header(files.draft(kind.name, target_layers=(2, 0)))
     assert kind.spec.needs(None, header) == TargetNeeds(taps=TapRequest(layers=(2, 0)))
     assert kind.spec.most_drafts(None, header) == kind.most_drafts
+    assert kind.spec.most_ctx(None, header) == 8192
+    assert kind.spec.has_confidence(None, header) is True
 
 
 # ------------------------------------------------------------------------------------------------------------- refusals
@@ -119,6 +120,8 @@ def test_without_a_draft_nothing_runs(headers, kind, create):
     for call in (
         lambda: kind.spec.needs(headers[0], None),
         lambda: kind.spec.most_drafts(headers[0], None),
+        lambda: kind.spec.most_ctx(headers[0], None),
+        lambda: kind.spec.has_confidence(headers[0], None),
         lambda: create(draft_header=None),
     ):
         with pytest.raises(ConfigError, match="none was given") as caught:
@@ -140,10 +143,7 @@ def test_factory_refuses_another_major_api(create, kind):
     assert caught.value.distribution == f"power-{kind.name}"
 
 
-def test_factory_checks_the_draft_and_the_pair_again(create, files, kind):
+def test_factory_refuses_what_is_no_block_draft(create, files):
     with pytest.raises(ArtifactContractError) as caught:
         create(draft_header=scan_header(files.target()))
-    assert caught.value.check_id == "draft.role"
-    with pytest.raises(ArtifactPairingError) as caught:
-        create(draft_header=scan_header(files.draft(kind.name, hidden=128)))
-    assert caught.value.check_id == "pair.hidden_width"
+    assert caught.value.check_id == "block.kind"

@@ -3,13 +3,18 @@
 Imported by the tests of each block drafter's plugin.
 """
 
+import math
+import struct
+
 import pytest
 from block_files import FORM_NAMES, TARGETS
 from fault_runs import check_faults
 
-from power_core.errors import ConfigError
+from power_core.artifacts import scan_header
+from power_core.errors import ConfigError, NativeCallError
 from power_core.opening import open_session
 from power_core.testing.parity import FORCED, reference, run_parity, text_prompts
+from power_native import NativeModel
 
 COMMON = {"ctx": 512, "batch": 64, "threads": 1}
 PROMPTS, TOKENS = 3, 40
@@ -82,6 +87,7 @@ def test_a_threshold_keeps_parity_and_drafts_less(files, truths, kind, draft_p_m
 def test_arithmetic_fast_runs_too(files, truths, kind):
     run = parity(files, truths, kind, "attention", "partial", arithmetic="fast")
     assert run.drafted_tokens > 0
+    assert run.emitted_tokens == PROMPTS * TOKENS
 
 
 # ------------------------------------------------------------------------------------------------ requests and sessions
@@ -92,10 +98,11 @@ def drafted(generation):
     return result.tokens, result.report.drafted_tokens, result.report.accepted_tokens
 
 
-def test_three_requests_on_one_session_equal_three_fresh_sessions(files, kind):
+@pytest.mark.parametrize("target", TARGETS)
+def test_three_requests_on_one_session_equal_three_fresh_sessions(files, kind, target):
     settings = {
-        "model": files.target(),
-        "draft": files.draft(kind.name),
+        "model": files.target(target),
+        "draft": files.draft(kind.name, target),
         "spec": kind.name,
         "draft_p_min": 0.2,
         **COMMON,
@@ -149,12 +156,32 @@ def test_a_block_bounds_the_drafts(files, kind):
     assert caught.value.field == "draft_max"
 
 
+def test_a_longer_context_than_the_draft_s_is_refused_before_anything_is_loaded(monkeypatch, files, kind):
+    monkeypatch.setattr(NativeModel, "open", None)
+    settings = {"model": files.target(), "draft": files.draft(kind.name), "spec": kind.name}
+    with pytest.raises(ConfigError, match=r"`ctx` is 8,193 tokens, .* trained for 8,192 positions"):
+        open_session(ctx=8193, **settings)
+
+
 def test_a_block_smaller_than_the_default_clamps_it_with_an_event(files, kind):
     draft = files.draft(kind.name, block_size_rows=3)
     most = kind.most_drafts - 5
     with open_session(model=files.target(), draft=draft, spec=kind.name, **COMMON) as session:
         report = session.generate("def", max_tokens=4).result().report
     assert {"event": "draft_max_clamped", "round": 0, "asked": 4, "granted": most} in report.events
+
+
+def test_a_draft_of_damaged_weights_is_named(files, kind, tmp_path):
+    draft = tmp_path / "damaged.gguf"
+    content = bytearray(files.draft(kind.name).read_bytes())
+    header = scan_header(files.draft(kind.name))
+    at = header.data_offset_bytes + header.tensors["output_norm.weight"].offset_bytes
+    content[at : at + 4] = struct.pack("<f", math.nan)
+    draft.write_bytes(content)
+    session = open_session(model=files.target(), draft=draft, spec=kind.name, **COMMON)
+    with session, pytest.raises(NativeCallError) as caught:
+        session.generate("def", max_tokens=8).result()
+    assert "damaged.gguf are damaged: use another draft, or run with `--spec off`" in caught.value.hint
 
 
 @pytest.mark.parametrize("target", TARGETS)

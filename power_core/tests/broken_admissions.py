@@ -185,11 +185,36 @@ def _misplaced() -> Iterator[ArtifactCase]:
         check_id="admission.draft_sha256",
     )
     yield ArtifactCase(
-        name="found-for-changed-target",
-        fault="`auto` finds a draft that was admitted for other bytes of the same size",
-        attempt=found(lambda pair: flip(pair.target, -1)),
-        code=PAIRING,
-        check_id="admission.target_sha256",
+        name="found-folder",
+        fault="`auto` finds a manifest in whose draft's place a folder lies",
+        attempt=found(lambda pair: (pair.draft.unlink(), pair.draft.mkdir())),
+        code=NOT_FOUND,
+        check_id="admission.draft_missing",
+    )
+    yield ArtifactCase(
+        name="draft-pipe",
+        fault="a pipe lies in the place of an admitted draft",
+        attempt=opened(lambda pair: (pair.draft.unlink(), os.mkfifo(pair.draft))),
+        code=NOT_FOUND,
+        check_id="admission.draft_missing",
+    )
+    for name, change in (
+        ("changed", lambda pair: flip(pair.target, -1)),
+        ("longer", lambda pair: resize(pair.target, 1)),
+    ):
+        yield ArtifactCase(
+            name=f"named-strategy-{name}-target",
+            fault=f"`--spec dflash` without `--draft`, and the target {name} since a draft was admitted for it",
+            attempt=_named_strategy(change),
+            code=PAIRING,
+            check_id="admission.other_target",
+        )
+    yield ArtifactCase(
+        name="draft-as-target",
+        fault="a draft is given as the target",
+        attempt=lambda folder: _given_as_target(write_pair(folder)),
+        code=CONTRACT,
+        check_id="target.role",
     )
     yield ArtifactCase(
         name="found-several",
@@ -198,6 +223,19 @@ def _misplaced() -> Iterator[ArtifactCase]:
         code=CONFIG,
         check_id="",
     )
+
+
+def _named_strategy(change: Callable[[Pair], object]) -> Callable[[Path], object]:
+    def attempt(folder: Path) -> object:
+        pair = admitted_pair(folder)
+        change(pair)
+        return pair.open_without(spec="dflash")
+
+    return attempt
+
+
+def _given_as_target(pair: Pair) -> object:
+    return Pair(pair.draft, pair.target).open_without(spec="off")
 
 
 def _several(folder: Path) -> object:
@@ -325,7 +363,7 @@ def _refused_admissions() -> Iterator[ArtifactCase]:
         fault="target and draft are given the wrong way round",
         attempt=lambda folder: Pair(write_pair(folder).draft, folder / "target.gguf").admit(),
         code=CONTRACT,
-        check_id="target.embedding_length",
+        check_id="target.role",
     )
     yield ArtifactCase(
         name="admit-without-plugin",

@@ -43,6 +43,7 @@ def missing_keys() -> Iterator[ArtifactCase]:
 KEY_CASES = (
     *missing_keys(),
     key("dflash.block_size", "is 1", "block_size", U32, 1),
+    key("dflash.block_size", "is longer than any in use", "block_size", U32, 1025),
     key("dflash.block_size", "is stored as UINT64", "block_size", ValueType.UINT64, 4),
     key("dflash.block_count", "is 513", "block_count", U32, 513),
     key("dflash.attention.head_count_kv", "does not divide the heads", "head_groups", U32, 3),

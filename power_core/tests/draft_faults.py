@@ -13,13 +13,11 @@ from power_core.artifacts.validation import DraftValidator
 from power_core.testing.draft_headers import DraftHeader, minimal_draft
 from power_core.testing.draft_weights import DraftKind
 from power_core.testing.headers import GgufBytes, minimal_target
-from power_dflash.artifact import DflashValidator
-from power_dflash2.artifact import Dflash2Validator
-from power_dspark.artifact import DsparkValidator
+from power_dflash.artifact import VALIDATOR as DFLASH
+from power_dflash2.artifact import VALIDATOR as DFLASH2
+from power_dspark.artifact import VALIDATOR as DSPARK
 
-VALIDATORS: dict[str, DraftValidator] = {
-    validator.kind: validator for validator in (DflashValidator(), Dflash2Validator(), DsparkValidator())
-}
+VALIDATORS: dict[str, DraftValidator] = {validator.kind: validator for validator in (DFLASH, DFLASH2, DSPARK)}
 CONTRACT, PAIRING = "artifact.contract", "artifact.pairing"
 U16, U32, I32, I64 = ValueType.UINT16, ValueType.UINT32, ValueType.INT32, ValueType.INT64
 F32, BOOL, STRING = ValueType.FLOAT32, ValueType.BOOL, ValueType.STRING

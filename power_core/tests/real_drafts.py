@@ -68,10 +68,13 @@ def long_prompts(pages: Path, least_characters: int) -> list[str]:
 
 
 def check_parity_across_the_window(target: Path, draft: Path, kind: DraftKind, pages: Path) -> None:
-    """Compare greedy output with plain decoding from below the sliding window to beyond it, own and forced drafts."""
-    common = {"ctx": 1024, "batch": 512, "threads": 2}
-    truth = reference(target, long_prompts(pages, 1900), 160, **common)
-    assert all(len(prompt) < 512 < len(prompt) + 160 for prompt in truth)
+    """Compare greedy output with plain decoding across the end of the window's ring, own and forced drafts.
+
+    The window is 512 tokens; with 64 rows an evaluation its ring has 768 cells, which 768 tokens fill.
+    """
+    common = {"ctx": 1024, "batch": 64, "threads": 2}
+    truth = reference(target, long_prompts(pages, 3000), 120, **common)
+    assert all(512 < len(prompt) < 768 < len(prompt) + 120 for prompt in truth)
     for forced, draft_max in ((None, 4), ("partial", 7)):
         run = run_parity(target, truth, forced, kind, draft=draft, draft_max=draft_max, **common)
         assert run.differing == ()

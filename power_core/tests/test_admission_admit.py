@@ -231,8 +231,8 @@ def test_a_split_target_is_all_of_its_shards_in_order(tmp_path: Path):
     draft = tmp_path / "d.gguf"
     draft.write_bytes(draft_bytes())
     target = Pair(paths[0], draft).admit().admission.manifest.target
-    assert target.sha256 == sha256(*paths) == identify(paths[0]).sha256
-    assert target.size_bytes == sum(path.stat().st_size for path in paths) == identify(paths[0]).size_bytes
+    assert target.sha256 == sha256(*paths) == identify(scan_header(paths[0])).sha256
+    assert target.size_bytes == sum(path.stat().st_size for path in paths) == identify(scan_header(paths[0])).size_bytes
 
 
 @pytest.mark.parametrize("shard", [0, 1, 2])

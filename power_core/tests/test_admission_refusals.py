@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import tracemalloc
 from pathlib import Path
@@ -35,8 +36,11 @@ def test_refusal(case: ArtifactCase, tmp_path: Path):
     assert peak_bytes < 32 << 20
     assert error.hint
     assert len(str(error)) < 4_000
-    if error.code == "artifact.digest" and error.check_id.endswith("sha256"):
+    check_id = getattr(error, "check_id", "")
+    if check_id in ("admission.draft_sha256", "admission.target_sha256"):
         assert_both_digests(error)
+    if check_id in ("admission.draft_size", "admission.target_size"):
+        assert len(re.findall(r"\b[0-9a-f]{64}\b", str(error))) == 2
 
 
 def assert_both_digests(error: ArtifactDigestMismatch | ArtifactPairingError) -> None:

@@ -156,8 +156,8 @@ def test_a_plugin_that_wants_both_mechanisms_is_at_fault(tmp_path: Path):
 @pytest.mark.parametrize(
     ("nextn", "chosen", "reason"),
     [
-        (True, "mtp", "no draft is admitted beside the target, whose own file holds prediction heads"),
-        (False, "off", "no draft is admitted beside the target, and its own file drafts nothing"),
+        (True, "mtp", "no draft beside the target is admitted for it; its own file holds prediction heads"),
+        (False, "off", "no draft beside the target is admitted for it, and its own file drafts nothing"),
     ],
 )
 def test_auto_without_an_admitted_draft_goes_on_and_says_why(tmp_path: Path, nextn: bool, chosen: str, reason: str):
@@ -167,6 +167,22 @@ def test_auto_without_an_admitted_draft_goes_on_and_says_why(tmp_path: Path, nex
         assert (session.strategy, event["chosen"], event["reason"]) == (chosen, chosen, reason)
         assert session.plan.draft is None
         assert session.generate([1], max_tokens=1).result().report.admitted is None
+
+
+@pytest.mark.parametrize("change", ["same size", "longer"])
+def test_auto_says_when_drafts_are_admitted_for_another_target(tmp_path: Path, change: str):
+    pair = admitted_pair(tmp_path, nextn=True)
+    admitted, size = sha256(pair.target), pair.target.stat().st_size
+    if change == "longer":
+        pair.target.write_bytes(pair.target.read_bytes() + b"\0")
+    else:
+        flip(pair.target, -1)
+    with pair.open_without() as session:
+        assert session.strategy == "mtp"
+        (event,) = [event for event in session.plan.events if event["event"] == "admission"]
+    assert f"draft.gguf for one of {size} bytes with SHA-256 {admitted}" in event["detail"]
+    assert f"target.gguf has {pair.target.stat().st_size} bytes" in event["detail"]
+    assert (sha256(pair.target) in event["detail"]) == (change == "same size")
 
 
 def test_auto_says_why_a_given_draft_is_used(tmp_path: Path):
@@ -209,6 +225,28 @@ def test_a_manifest_for_a_target_of_another_size_is_another_target_s(tmp_path: P
         assert session.strategy == "off"
 
 
+def test_of_two_targets_of_one_size_each_finds_its_own_draft(tmp_path: Path):
+    pairs = [admitted_pair(tmp_path, f"-{mark}", mark=mark) for mark in (1, 2)]
+    for pair in pairs:
+        with pair.open_without() as session:
+            assert session.plan.draft.file == pair.draft.name
+    third = write_pair(tmp_path, "-3", mark=3)
+    with third.open_without() as session:
+        assert session.strategy == "off"
+
+
+@pytest.mark.parametrize("field", ["needs", "most_drafts", "most_ctx", "create_drafter"])
+def test_an_error_of_a_strategy_about_a_found_draft_says_how_it_was_found(tmp_path: Path, field: str):
+    def fail(*arguments: object) -> object:
+        raise ConfigError("no", field="draft")
+
+    pair = admitted_pair(tmp_path)
+    for opening, says_so in ((pair.open_without, True), (pair.open, False)):
+        with pytest.raises(ConfigError) as caught:
+            opening(FakeBackend(**{field: fail}))
+        assert (f"the draft was found through {pair.manifest}" in caught.value.hint) is says_so
+
+
 def test_an_error_of_a_found_draft_says_how_it_was_found(tmp_path: Path):
     pair = admitted_pair(tmp_path)
     flip(pair.draft, -1)
@@ -237,11 +275,15 @@ def test_hashing_shows_its_progress_before_loading(tmp_path: Path):
     seen: list[tuple[str, int, int]] = []
     pair.open(progress=lambda *call: seen.append(call)).close()
     sizes = [pair.draft.stat().st_size, pair.target.stat().st_size]
-    assert [call for call in seen if call[0] == "hash"] == [("hash", size, size) for size in sizes]
+    whole = [("hash draft", sizes[0], sizes[0]), ("hash target", sizes[1], sizes[1])]
+    assert [call for call in seen if call[0] != "load"] == whole
+    seen.clear()
+    pair.open_without(progress=lambda *call: seen.append(call)).close()
+    assert [call for call in seen if call[0] != "load"] == whole[::-1]  # the search has to know the target first
     seen.clear()
     pair.manifest.unlink()
     pair.open(progress=lambda *call: seen.append(call)).close()
-    assert [call for call in seen if call[0] == "hash"] == [("hash", sizes[0], sizes[0])]
+    assert [call for call in seen if call[0] != "load"] == whole[:1]
 
 
 def test_cheap_refusals_come_before_any_hashing(tmp_path: Path):
@@ -250,14 +292,48 @@ def test_cheap_refusals_come_before_any_hashing(tmp_path: Path):
     for settings in ({"scheduler": "goodput"}, {"draft_max": 64, "batch": 8}, {"spec": "off"}, {"spec": "dspark"}):
         with pytest.raises((ConfigError, UnsupportedStrategyError)):
             pair.open(progress=lambda *call: hashed.append(call), **settings)
-    pair.target.write_bytes(target_bytes(padding=64))
-    with pytest.raises(ArtifactError):
-        pair.open(progress=lambda *call: hashed.append(call))
+    backend = FakeBackend(most_ctx=lambda target, draft: 255, has_confidence=lambda target, draft: False)
+    for settings in ({"ctx": 256}, {"ctx": 255, "draft_p_min": 0.5}):
+        with pytest.raises(ConfigError):
+            pair.open(backend, progress=lambda *call: hashed.append(call), **settings)
     assert hashed == []
+    assert backend.models == []
+
+
+@pytest.mark.parametrize("role", ["draft", "target"])
+def test_a_file_of_another_size_is_measured_for_the_error_alone(tmp_path: Path, role: str):
+    pair = admitted_pair(tmp_path)
+    path = {"draft": pair.draft, "target": pair.target}[role]
+    recorded = sha256(path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    seen: list[tuple[str, int, int]] = []
+    with pytest.raises(ArtifactError) as caught:
+        pair.open(progress=lambda *call: seen.append(call))
+    assert caught.value.check_id == f"admission.{role}_size"
+    for digest in (recorded, sha256(path)):
+        assert digest in str(caught.value)
+    size = path.stat().st_size
+    assert seen == [(f"hash {role}", size, size)]
+
+
+def test_the_default_context_follows_the_draft_and_says_so(tmp_path: Path):
+    pair = write_pair(tmp_path)
+    with pair.open(FakeBackend(most_ctx=lambda target, draft: 40), ctx=None, batch=32) as session:
+        (event,) = [event for event in session.plan.events if event["event"] == "ctx_clamped"]
+        assert event["granted"] == 40
+        assert session.plan.shown["ctx"] == 40
+    with pair.open(FakeBackend(most_ctx=lambda target, draft: 256)) as session:
+        assert "ctx_clamped" not in [event["event"] for event in session.plan.events]
+
+
+def test_a_longer_context_than_the_draft_s_is_refused_by_name(tmp_path: Path):
+    with pytest.raises(ConfigError, match=r"`ctx` is 256 tokens, but the draft was trained for 255") as caught:
+        write_pair(tmp_path).open(FakeBackend(most_ctx=lambda target, draft: 255))
+    assert (caught.value.field, caught.value.hint) == ("ctx", "use `--ctx 255` or less")
 
 
 def test_a_session_without_a_draft_hashes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("power_core.artifacts.model_files.identify_model", lambda *arguments: pytest.fail("hashed"))
+    monkeypatch.setattr("power_core.artifacts.model_files.identify", lambda *arguments: pytest.fail("hashed"))
     write_pair(tmp_path, nextn=True).open_without().close()
 
 

@@ -13,6 +13,8 @@ from cli_inputs import Run
 
 from power_core.admission import read_manifest
 from power_core.cli import main
+from power_core.cli.admit import AdmitOrder, run_admit
+from power_core.errors import ConfigError
 from power_core.plugins.manager import PowerPluginManager
 
 PROVENANCE = ("--source", "https://example.org/draft", "--revision", "4f2a1c", "--license", "Apache-2.0")
@@ -201,7 +203,26 @@ def test_generate_names_the_draft_and_what_vouches_for_it(run: Run, tmp_path: Pa
 
 def test_generate_refuses_a_changed_file_before_the_first_token(run: Run, tmp_path: Path):
     pair = admitted_pair(tmp_path)
+    flip(pair.draft, -1)
+    order = ("generate", "--model", str(pair.target), "--prompt", "a")
+    assert "found through" in run(*order).require_one_line_error("artifact.digest")
+    flip(pair.draft, -1)
     flip(pair.target, -1)
-    error = run("generate", "--model", str(pair.target), "--prompt", "a").require_one_line_error("artifact.pairing")
-    assert "SHA-256" in error
-    assert "found through" in error
+    assert "SHA-256" in run(*order, "--draft", str(pair.draft)).require_one_line_error("artifact.pairing")
+
+
+@pytest.mark.parametrize("option", ["source", "revision", "license"])
+def test_a_provenance_error_carries_the_option_that_is_wrong(tmp_path: Path, option: str):
+    pair = write_pair(tmp_path)
+    values = {"source": "a", "revision": "b", "license": "c", option: ""}
+    with pytest.raises(ConfigError) as caught:
+        run_admit(AdmitOrder(target=pair.target, draft=pair.draft, force=False, json=False, **values))
+    assert caught.value.field == option
+
+
+def test_generate_names_the_file_that_it_hashes(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    pair = admitted_pair(tmp_path)
+    phases: list[str] = []
+    monkeypatch.setattr("power_core.cli.progress.ProgressView.update", lambda view, phase, *_: phases.append(phase))
+    run("generate", "--model", str(pair.target), "--draft", str(pair.draft), "--prompt", "a", "--ctx", "64")
+    assert phases[:2] == ["hash draft", "hash target"]

@@ -81,7 +81,7 @@ def examine(fuzzed: Fuzzed) -> None:
         header = scan_header(fuzzed.path)
     except ArtifactError as error:
         check_words(error, fuzzed.path)
-        return
+        questions = ()
     for question in questions:
         try:
             question(header)

@@ -1,16 +1,15 @@
-"""Identity of a file: size, digest, tokenizer fingerprint, and their verification."""
+"""Identity of a file: size, digest, tokenizer fingerprint."""
 
 from __future__ import annotations
 
 import hashlib
 from pathlib import Path
 
-import attrs
 import pytest
 
 from power_core.artifacts.gguf import ValueType, scan_header
-from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_fingerprint, verify_identity
-from power_core.errors import ArtifactContractError, ArtifactDigestMismatch, ArtifactFormatError, ArtifactNotFoundError
+from power_core.artifacts.identity import ArtifactIdentity, hash_files, identify, tokenizer_fingerprint
+from power_core.errors import ArtifactContractError, ArtifactDigestMismatch, ArtifactNotFoundError
 from power_core.testing.headers import GgufBytes, minimal_target
 
 STRING, U32, BOOL = ValueType.STRING, ValueType.UINT32, ValueType.BOOL
@@ -36,15 +35,14 @@ def tokenizer(
 def test_identity_is_size_digest_architecture_and_tokenizer(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", minimal_target())
     content = path.read_bytes()
-    identity = identify(path)
+    identity = identify(scan_header(path))
     assert identity == ArtifactIdentity(
         size_bytes=len(content),
         sha256=hashlib.sha256(content).hexdigest(),
         architecture="qwen3",
         tokenizer_fingerprint=tokenizer_fingerprint(scan_header(path)),
     )
-    verify_identity(path, identity)
-    verify_identity(path, attrs.evolve(identity, sha256=identity.sha256.upper()))
+    assert hash_files([path, path], [len(content)] * 2) == hashlib.sha256(content * 2).hexdigest()
 
 
 def test_progress_reports_every_chunk_in_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,33 +50,9 @@ def test_progress_reports_every_chunk_in_order(tmp_path: Path, monkeypatch: pyte
     path = write(tmp_path / "m.gguf", minimal_target())
     size_bytes = path.stat().st_size
     seen: list[tuple[int, int]] = []
-    identity = identify(path, lambda done, total: seen.append((done, total)))
+    identity = identify(scan_header(path), lambda done, total: seen.append((done, total)))
     assert seen == [(min(100 * i, size_bytes), size_bytes) for i in range(1, -(-size_bytes // 100) + 1)]
-    assert identity == identify(path)
-
-
-def test_another_size_is_found_without_reading(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.gguf", minimal_target())
-    identity = identify(path)
-    path.write_bytes(path.read_bytes() + b"\0")
-    seen: list[tuple[int, int]] = []
-    with pytest.raises(ArtifactDigestMismatch) as caught:
-        verify_identity(path, identity, lambda done, total: seen.append((done, total)))
-    assert (caught.value.check_id, caught.value.expected) == ("identity.size", identity.size_bytes)
-    assert seen == []
-
-
-def test_another_byte_is_found(tmp_path: Path) -> None:
-    path = write(tmp_path / "m.gguf", minimal_target())
-    identity = identify(path)
-    content = bytearray(path.read_bytes())
-    content[-1] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(ArtifactDigestMismatch, match=r"SHA-256") as caught:
-        verify_identity(path, identity)
-    assert caught.value.check_id == "identity.sha-256"
-    assert caught.value.expected == identity.sha256
-    assert caught.value.actual == hashlib.sha256(content).hexdigest()
+    assert identity == identify(scan_header(path))
 
 
 def test_file_that_grows_while_it_is_hashed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,23 +65,20 @@ def test_file_that_grows_while_it_is_hashed(tmp_path: Path, monkeypatch: pytest.
                 handle.write(b"more")
 
     with pytest.raises(ArtifactDigestMismatch, match="while hashing"):
-        identify(path, grow)
+        identify(scan_header(path), grow)
 
 
-def test_absent_and_broken_files(tmp_path: Path) -> None:
+def test_files_that_cannot_be_measured(tmp_path: Path) -> None:
     path = write(tmp_path / "m.gguf", minimal_target())
-    identity = identify(path)
+    header = scan_header(path)
+    path.write_bytes(path.read_bytes() + b"\0")
+    with pytest.raises(ArtifactDigestMismatch, match="while hashing"):
+        identify(header)
     path.unlink()
     with pytest.raises(ArtifactNotFoundError):
-        verify_identity(path, identity)
-    with pytest.raises(ArtifactNotFoundError):
-        identify(path)
-    path.write_text("text")
-    with pytest.raises(ArtifactFormatError):
-        identify(path)
-    write(path, GgufBytes())
+        identify(header)
     with pytest.raises(ArtifactContractError, match=r"general\.architecture"):
-        identify(path)
+        identify(scan_header(write(path, GgufBytes())))
 
 
 def test_fingerprint_depends_on_the_tokenizer_alone(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from draft_forms import FORMS, KINDS
 from power_core.artifacts.block_layout import read_block_layout
 from power_core.artifacts.gguf import GgufHeader, scan_header
 from power_core.artifacts.pairing import PAIR_PREFIX, check_block_pair, check_tokenizer_pair
+from power_core.artifacts.roles import dflash_kinds
 from power_core.artifacts.validation import CheckList
 from power_core.errors import ConfigError
 from power_core.testing import build_tiny_draft, build_tiny_target, gguf_files
@@ -58,16 +59,18 @@ def test_layout_is_what_the_arguments_say(tmp_path: Path, form: dict[str, Any]) 
     layout = read_block_layout(header)
     vocabulary = form.get("draft_vocabulary_tokens")
     own_embeddings = form.get("own_embeddings", False)
-    assert layout.kind == form["kind"]
-    assert (layout.hidden, layout.blocks, layout.block_size_rows) == (128, form.get("blocks", 2), 8)
+    assert dflash_kinds(header) == (form["kind"],)
+    assert (layout.hidden, header.get("dflash.block_count"), layout.block_size_rows) == (128, form.get("blocks", 2), 8)
     assert layout.target_layers == form.get("target_layers", (1, 2, 3))
     assert layout.mask_token == tiny_tokenizer().id_of("<|mask|>")
-    assert (layout.vocabulary_tokens, layout.draft_vocabulary_tokens) == (512, vocabulary or 512)
-    assert (layout.window_tokens, layout.causal) == (form.get("window_tokens", 0), form.get("causal", False))
+    assert layout.vocabulary_tokens == 512
+    assert (header.tensors["d2t"].shape if "d2t" in header.tensors else None) == ((vocabulary,) if vocabulary else None)
+    assert header.get("dflash.attention.sliding_window") == form.get("window_tokens")
+    assert layout.causal == form.get("causal", False)
     assert layout.predicts_at_anchor == (form["kind"] == "dspark" and form.get("sample_from_anchor", True))
     assert layout.has_confidence == (form["kind"] == "dspark" and form.get("confidence_head", True))
-    assert layout.shares_embeddings != own_embeddings
-    assert layout.shares_head != (own_embeddings or form.get("own_head", False) or vocabulary is not None)
+    assert ("token_embd.weight" in header.tensors) == own_embeddings
+    assert ("output.weight" in header.tensors) == (form.get("own_head", False) or vocabulary is not None)
     assert header.get("dflash.rope.dimension_sections") == ((32, 0, 0, 0) if form.get("sections", True) else None)
     assert ("dflash.attention.causal" in header.metadata) == ("causal" in form)
 
@@ -163,4 +166,4 @@ def test_wrong_arguments(tmp_path: Path, changes: dict[str, Any], field: str) ->
 
 @pytest.mark.parametrize("arguments", [{"block_size_rows": 1}, {"target": "sliding-window", "target_layers": (5,)}])
 def test_bounds_are_allowed(tmp_path: Path, arguments: dict[str, Any]) -> None:
-    assert read_block_layout(header_of(tmp_path, **arguments)).blocks == 2
+    assert header_of(tmp_path, **arguments).get("dflash.block_count") == 2

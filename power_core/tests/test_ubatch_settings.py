@@ -15,7 +15,8 @@ DRAFT_MAX = 5
 
 def planned(*, recurrent=False, **settings):
     model = FakeModel(recurrent=recurrent)
-    return context_settings(SessionSettings(**settings), model.info, TapRequest(), DRAFT_MAX)
+    values = SessionSettings(**settings)
+    return context_settings(values, model.info, TapRequest(), DRAFT_MAX, values.ctx or 4096)
 
 
 @pytest.mark.parametrize(

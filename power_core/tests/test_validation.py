@@ -49,6 +49,18 @@ def test_first_failure_is_raised_and_the_others_are_named() -> None:
     assert caught.value.hint
 
 
+def test_error_about_the_file_itself_does_not_repeat_its_path() -> None:
+    checks = CheckList("toy")
+    for path in ("f.gguf", "other.gguf"):
+        error = ArtifactContractError(f"{path}: the key is missing", path=path, expected="a key", actual=None)
+        checks.add_error("key", error, Path("f.gguf"))
+    report = checks.report("toy", Path("f.gguf"))
+    assert [check.message for check in report.failures] == ["the key is missing", "other.gguf: the key is missing"]
+    assert report.failures[0].expected == "a key"
+    with pytest.raises(ArtifactContractError, match=r"^f\.gguf is not a valid toy: the key is missing"):
+        report.raise_first()
+
+
 def test_report_without_checks_is_not_ok() -> None:
     report = CheckList("toy").report("toy", Path("f.gguf"))
     assert not report.ok

@@ -7,6 +7,7 @@ Importing this package loads nothing and works without the library; the first us
 | ``model``, ``context``, ``vocabulary``, ``sampler`` | the protocols of ``power_core.target`` |
 | ``block``, ``draft`` | drafting primitives for plugins |
 | ``block_graph``, ``block_opening`` | the draft graph of any block drafter: check, open, feed, draft |
+| ``block_plugin`` | what a block drafter's plugin registers |
 | ``info`` | the library's facts and its devices |
 | ``quantize`` | ``power_native.quantize.quantize``: another weight type for a file |
 | ``plugin`` | what is registered with power_core |
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from power_native.block_opening import (
         block_draft_refusal,
         open_block_graph,
-        require_block_draft,
         require_block_layout,
     )
+    from power_native.block_plugin import block_strategy
     from power_native.context import NativeContext
     from power_native.draft import NextnChain
     from power_native.info import DeviceInfo, devices, exposes_layer_inputs, library_info
@@ -49,12 +50,12 @@ __all__ = [
     "NativeVocabulary",
     "NextnChain",
     "block_draft_refusal",
+    "block_strategy",
     "devices",
     "exposes_layer_inputs",
     "library_info",
     "load_library",
     "open_block_graph",
-    "require_block_draft",
     "require_block_layout",
 ]
 
@@ -72,12 +73,12 @@ _HOMES = {
     "NativeVocabulary": "vocabulary",
     "NextnChain": "draft",
     "block_draft_refusal": "block_opening",
+    "block_strategy": "block_plugin",
     "devices": "info",
     "exposes_layer_inputs": "info",
     "library_info": "info",
     "load_library": "_loader",
     "open_block_graph": "block_opening",
-    "require_block_draft": "block_opening",
     "require_block_layout": "block_opening",
 }
 

@@ -101,7 +101,7 @@ class BlockDraft:
         block.choice, block.lattice_width = _raw.POWER_CHOOSE_LARGEST, 0
         block.first_pos, block.token, block.fill_token, block.seq_id = first_pos, token, fill_token, seq_id
         block.n_rows, block.first_row, block.max_tokens, block.p_min = n_rows, first_row, max_tokens, p_min
-        return self._draft(confidence)
+        return self._draft((first_pos, token, fill_token, seq_id, n_rows, first_row, max_tokens, 0), confidence)
 
     def walk_lattice(
         self,
@@ -129,10 +129,13 @@ class BlockDraft:
         block.choice, block.lattice_width = _raw.POWER_CHOOSE_LATTICE, width
         block.first_pos, block.token, block.fill_token, block.seq_id = first_pos, token, fill_token, seq_id
         block.n_rows, block.first_row, block.max_tokens, block.p_min = n_rows, first_row, max_tokens, p_min
-        return self._draft(confidence)
+        return self._draft((first_pos, token, fill_token, seq_id, n_rows, first_row, max_tokens, width), confidence)
 
-    def _draft(self, confidence: Confidence) -> Drafts:
+    def _draft(self, numbers: tuple[int, ...], confidence: Confidence) -> Drafts:
         block = self._block
+        placed = (block.first_pos, block.token, block.fill_token, block.seq_id)
+        if numbers != (*placed, block.n_rows, block.first_row, block.max_tokens, block.lattice_width):
+            self._refuse_numbers(numbers)
         if block.n_rows > self._max_rows:
             self._refuse("n_rows", block.n_rows, self._max_rows)
         if block.first_pos + block.n_rows > self.context.ctx_tokens:
@@ -152,6 +155,15 @@ class BlockDraft:
 
     def _refuse(self, name: str, value: int, most: int) -> NoReturn:
         raise ConfigError(f"`{name}` is {value!r}, expected 1..{most}", field=name, value=value, allowed=f"1..{most}")
+
+    def _refuse_numbers(self, numbers: tuple[int, ...]) -> NoReturn:
+        allowed = f"{-(2**31)}..{2**31 - 1}"
+        raise ConfigError(
+            f"positions, tokens and counts of a block are {numbers!r}, expected each within {allowed}",
+            field="block",
+            value=numbers,
+            allowed=allowed,
+        )
 
     def _refuse_confidence(self, value: str) -> NoReturn:
         allowed = ", ".join(_CONFIDENCES)

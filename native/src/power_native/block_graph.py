@@ -24,8 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from power_core.drafter import DraftRequest
-from power_core.errors import ConfigError, StateError
+from power_core.errors import ConfigError, NativeCallError, StateError
 from power_core.tokens import CommittedRows, SeqId
+from power_native import _raw
 from power_native.block import BlockDraft, Confidence, Drafts
 from power_native.model import NativeModel
 
@@ -93,23 +94,30 @@ class BlockGraph:
 
         Raises:
             ConfigError: ``p_min`` is above 0 and the drafter has no confidence.
+            NativeCallError: a row without a finite choice: the drafter's weights are damaged.
         """
         confidence: Confidence = "none"
         if request.p_min > 0.0:
             require_confidence(self._confidence, request.p_min)
             confidence = self._confidence
-        return self._choose(
-            first_pos=request.n_past,
-            token=request.anchor,
-            max_tokens=min(request.limit_tokens, self._draft_max_tokens),
-            p_min=request.p_min,
-            confidence=confidence,
-            seq_id=request.seq_id,
-        )
+        try:
+            return self._choose(
+                first_pos=request.n_past,
+                token=request.anchor,
+                max_tokens=min(request.limit_tokens, self._draft_max_tokens),
+                p_min=request.p_min,
+                confidence=confidence,
+                seq_id=request.seq_id,
+            )
+        except NativeCallError as error:
+            if error.status == _raw.POWER_NO_FINITE_LOGIT:
+                path = self._model.settings.path
+                error.hint = f"the weights of the draft {path} are damaged: use another draft, or run with `--spec off`"
+            raise
 
     def save(self, seq_id: SeqId) -> int:
         """Return the sequence's length; the memory is only ever cut back to one."""
-        return self._lengths_tokens[seq_id]
+        return self._begun(seq_id, "checkpoint")
 
     def restore(self, state: int, seq_id: SeqId) -> None:
         """Return to a saved length exactly, also after a call that failed half-way."""
@@ -122,8 +130,14 @@ class BlockGraph:
         self._context.close()
         self._model.close()
 
+    def _begun(self, seq_id: SeqId, operation: str) -> int:
+        length_tokens = self._lengths_tokens.get(seq_id)
+        if length_tokens is None:
+            raise StateError(f"sequence {seq_id!r} was not begun", operation=operation, hint="call `clear` first")
+        return length_tokens
+
     def _checked_features(self, rows: CommittedRows) -> NDArray[np.float32]:
-        length_tokens = self._lengths_tokens[rows.seq_id]
+        length_tokens = self._begun(rows.seq_id, "process")
         if rows.start_pos != length_tokens:
             raise StateError(
                 f"rows of sequence {rows.seq_id!r} start at position {rows.start_pos!r}, expected {length_tokens}",

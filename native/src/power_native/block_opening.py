@@ -66,18 +66,6 @@ def require_block_layout(draft: GgufHeader | None) -> BlockLayout:
     return read_block_layout(draft)
 
 
-def require_block_draft(context: DrafterContext, validator: DraftValidator) -> BlockLayout:
-    """Check the draft alone and against the target, and return what it declares.
-
-    Raises:
-        ConfigError: no draft.
-        ArtifactError: a check failed.
-    """
-    if context.draft_header is not None:
-        check_draft(context.target_header, context.draft_header, (validator,))
-    return require_block_layout(context.draft_header)
-
-
 def open_block_graph(
     context: DrafterContext, layout: BlockLayout, *, strategy: str, distribution: str, confidence: Confidence
 ) -> BlockGraph:
@@ -87,7 +75,7 @@ def open_block_graph(
 
     Args:
         context: As the strategy's factory got it.
-        layout: Of the draft's file, which was checked alone and against the target.
+        layout: Of the draft's file. The core has checked the file, alone and against the target, before it loaded one.
         strategy: Named in errors.
         distribution: The plugin's, named in errors.
         confidence: As for ``BlockGraph``.

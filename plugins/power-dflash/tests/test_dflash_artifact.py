@@ -6,9 +6,7 @@ from power_core.artifacts import DraftValidator, scan_header
 from power_core.artifacts.values import ValueType
 from power_core.testing.draft_headers import HIDDEN, minimal_draft
 from power_core.testing.headers import minimal_target
-from power_dflash.artifact import DflashValidator
-
-VALIDATOR = DflashValidator()
+from power_dflash.artifact import VALIDATOR
 
 
 def failures(folder, draft):

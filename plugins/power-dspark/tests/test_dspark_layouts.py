@@ -8,6 +8,7 @@ from block_session_suite import COMMON, parity, truths  # noqa: F401 - a fixture
 from power_core.artifacts import scan_header
 from power_core.errors import ConfigError
 from power_core.opening import open_session
+from power_native import NativeModel
 
 pytestmark = pytest.mark.native
 
@@ -33,6 +34,10 @@ def test_the_layout_bounds_the_drafts(files, kind, from_anchor, most):
     assert kind.spec.most_drafts(None, header) == most
 
 
+def test_a_draft_without_a_confidence_head_has_no_confidence(files, kind):
+    assert not kind.spec.has_confidence(None, scan_header(files.draft("dspark", confidence_head=False)))
+
+
 def test_the_two_layouts_draft_differently(bench):
     """The same weights, read at other rows."""
     anchor_first, bonus = bench(), bench(form="bonus-anchor")
@@ -55,7 +60,8 @@ def test_a_threshold_without_a_confidence_head_is_refused_in_a_proposal(bench):
     assert len(one.propose(anchor).tokens) == 4
 
 
-def test_a_threshold_without_a_confidence_head_opens_no_session(files):
+def test_a_threshold_without_a_confidence_head_loads_nothing(monkeypatch, files):
+    monkeypatch.setattr(NativeModel, "open", None)
     draft = files.draft("dspark", confidence_head=False)
     with pytest.raises(ConfigError, match="no confidence head") as caught:
         open_session(model=files.target(), draft=draft, draft_p_min=0.5, **COMMON)

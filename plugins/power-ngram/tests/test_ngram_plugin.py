@@ -4,6 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from power_core.errors import PluginVersionError
 from power_core.plugins import API_VERSION, StrategySpec, TargetNeeds
 from power_core.strategies import BUILT_IN_ALIASES
 from power_ngram import plugin
@@ -32,6 +33,12 @@ def test_strategy_needs_no_weights(name):
 
 @pytest.mark.parametrize(("name", "own_output_first"), [("prompt-lookup", False), ("ngram-context", True)])
 def test_factory_builds_the_drafter(name, own_output_first):
-    drafter = SPECS[name].create_drafter(SimpleNamespace())
+    drafter = SPECS[name].create_drafter(SimpleNamespace(api_version=API_VERSION))
     assert isinstance(drafter, NgramDrafter)
     assert drafter._config == NgramConfig(own_output_first=own_output_first)
+
+
+def test_factory_refuses_another_major_api():
+    with pytest.raises(PluginVersionError, match=r"plugin API \(2, 0\), expected major version 1") as caught:
+        SPECS["prompt-lookup"].create_drafter(SimpleNamespace(api_version=(2, 0)))
+    assert caught.value.distribution == "power-ngram"

@@ -21,8 +21,6 @@ from __future__ import annotations
 
 import attrs
 
-from power_core.tokens import TokenId
-
 
 @attrs.frozen(kw_only=True)
 class BlockGeometry:
@@ -49,11 +47,3 @@ class BlockGeometry:
     def rows(self, drafts: int) -> int:
         """Rows to evaluate for ``drafts`` drafts."""
         return drafts + self.first_draft_row
-
-    def tokens(self, anchor: TokenId, mask_token: TokenId, drafts: int) -> list[TokenId]:
-        """Tokens of the rows."""
-        return [anchor] + [mask_token] * (self.rows(drafts) - 1)
-
-    def positions(self, n_past: int, drafts: int) -> range:
-        """Positions of the rows; ``n_past`` is the anchor's."""
-        return range(n_past, n_past + self.rows(drafts))

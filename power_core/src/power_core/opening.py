@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -13,14 +12,16 @@ import attrs
 
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.model_files import ModelFiles, scan_model
-from power_core.artifacts.target_checks import check_target
+from power_core.artifacts.roles import require_target
 from power_core.draft_choice import DraftChoice, choose_draft, explain_found, measure_draft
 from power_core.drafter import Drafter
 from power_core.errors import PluginContractError, PowerError
 from power_core.planning import (
     context_settings,
+    ctx_in_force,
     draft_max_in_force,
     make_plan,
+    refuse_threshold,
     refuse_unready,
     shown_settings,
     strategy_options,
@@ -51,8 +52,8 @@ def open_session(
     Args:
         settings: What to open.
         plugins: Loaded plugins; None loads the installed ones.
-        progress: Called as ``progress(phase, done, total)``; the phases are ``hash``, while a draft and what it was
-            admitted for are measured, and ``load``.
+        progress: Called as ``progress(phase, done, total)``; the phases are ``hash draft`` and ``hash target``,
+            while a draft and what it was admitted for are measured, and ``load``.
         **changes: Fields of ``settings`` to override: ``open_session(model=path, spec="mtp")``.
 
     Raises:
@@ -68,7 +69,8 @@ def open_session(
     choice = _choose(settings, plugins, progress, events)
     with ExitStack() as stack:
         model, context = _load(settings, plugins.backend(), choice, progress, stack)
-        drafter = _build_drafter(settings, choice, model, context)
+        with choice.explained():
+            drafter = _build_drafter(settings, choice, model, context)
         if drafter is not None:
             stack.callback(drafter.close)
         choice.require_unchanged()
@@ -95,10 +97,15 @@ class _Choice:
     resolved: ResolvedStrategy
     needs: TargetNeeds
     draft_max: int
+    ctx_tokens: int
 
     @property
     def header(self) -> GgufHeader:
         return self.target.header
+
+    def explained(self) -> AbstractContextManager[None]:
+        """Errors about a draft that the user did not name say how it was found."""
+        return explain_found(self.draft)
 
     def require_unchanged(self) -> None:
         """Notice files that were replaced between their checks and their loading; without a draft nothing is bound."""
@@ -112,35 +119,62 @@ def _choose(
 ) -> _Choice:
     """Decide, cheapest checks first: headers, then what strategies say, then digests."""
     target = scan_model(settings.model or _default_model(events))
-    check_target(target.header).raise_first()
-    draft = choose_draft(settings, target, plugins)
+    require_target(target.header)
+    on_hash = None if progress is None else lambda role, done, total: progress(f"hash {role}", done, total)
+    draft = choose_draft(settings, target, plugins, events, on_hash)
     header, draft_header = target.header, None if draft is None else draft.files.header
-    with explain_found(draft.admission if draft is not None and draft.found else None):
+    with explain_found(draft):
         resolved = plugins.negotiate(settings.spec, header, draft_header)
     if normalize_strategy_word(settings.spec) == AUTO:
         events.append(_auto_event(resolved, draft))
     refuse_unready(settings, resolved)
-    needs, most_drafts = TargetNeeds(), None
-    if resolved.spec is not None:
-        spec = resolved.spec
-        needs = _ask(spec, "needs", lambda: spec.needs(header, draft_header))
-        most_drafts = _ask(spec, "most_drafts", lambda: spec.most_drafts(header, draft_header))
-    if draft is not None and needs.nextn_weights:
-        raise _two_mechanisms(resolved.name)
-    draft_max = draft_max_in_force(settings, resolved, most_drafts, events)
-    record = None
-    if draft is not None:
-        record = measure_draft(draft, target, None if progress is None else partial(progress, "hash"))
-    return _Choice(target=target, draft=draft, record=record, resolved=resolved, needs=needs, draft_max=draft_max)
+    with explain_found(draft):
+        limits = _ask_limits(resolved.spec, header, draft_header)
+        if draft is not None and limits.needs.nextn_weights:
+            raise _two_mechanisms(resolved.name)
+        draft_max = draft_max_in_force(settings, resolved, limits.most_drafts, events)
+        ctx_tokens = ctx_in_force(settings, header, limits.most_ctx, events)
+        refuse_threshold(settings, limits.has_confidence)
+        record = None if draft is None else measure_draft(draft, target, on_hash)
+    return _Choice(
+        target=target,
+        draft=draft,
+        record=record,
+        resolved=resolved,
+        needs=limits.needs,
+        draft_max=draft_max,
+        ctx_tokens=ctx_tokens,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class _Limits:
+    """What a strategy says about the files, asked before anything is loaded; the defaults are those of ``off``."""
+
+    needs: TargetNeeds = attrs.field(factory=TargetNeeds)
+    most_drafts: int | None = None
+    most_ctx: int | None = None
+    has_confidence: bool = True
+
+
+def _ask_limits(spec: StrategySpec | None, target: GgufHeader, draft: GgufHeader | None) -> _Limits:
+    if spec is None:
+        return _Limits()
+    return _Limits(
+        needs=_ask(spec, "needs", lambda: spec.needs(target, draft)),
+        most_drafts=_ask(spec, "most_drafts", lambda: spec.most_drafts(target, draft)),
+        most_ctx=_ask(spec, "most_ctx", lambda: spec.most_ctx(target, draft)),
+        has_confidence=_ask(spec, "has_confidence", lambda: spec.has_confidence(target, draft)),
+    )
 
 
 def _auto_event(resolved: ResolvedStrategy, draft: DraftChoice | None) -> dict[str, Any]:
     if draft is not None:
         reason = draft.reason
     elif resolved.name == MTP:
-        reason = "no draft is admitted beside the target, whose own file holds prediction heads"
+        reason = "no draft beside the target is admitted for it; its own file holds prediction heads"
     else:
-        reason = "no draft is admitted beside the target, and its own file drafts nothing"
+        reason = "no draft beside the target is admitted for it, and its own file drafts nothing"
     return {
         "event": "auto",
         "round": 0,
@@ -172,7 +206,7 @@ def _load(
     )
     stack.callback(model.close)
     taps = choice.needs.taps or TapRequest()
-    context = model.open_context(context_settings(settings, model.info, taps, choice.draft_max))
+    context = model.open_context(context_settings(settings, model.info, taps, choice.draft_max, choice.ctx_tokens))
     stack.callback(context.close)
     return model, context
 

@@ -45,6 +45,42 @@ def draft_max_in_force(
     return draft_max
 
 
+def ctx_in_force(
+    settings: SessionSettings, target: GgufHeader, most_ctx: int | None, events: list[dict[str, Any]]
+) -> int:
+    """Return the context's length in tokens: the user's, else the default, at most what the target was trained with.
+
+    ``most_ctx`` is what the draft allows: a larger number of the user's is refused, a larger default clamped with an
+    event.
+    """
+    trained: int = target.require(target.arch_key("context_length"))
+    ctx_tokens = settings.ctx or min(DEFAULT_CTX_TOKENS, trained)
+    if most_ctx is None or ctx_tokens <= most_ctx:
+        return ctx_tokens
+    if settings.ctx is not None:
+        raise ConfigError(
+            f"`ctx` is {ctx_tokens:,} tokens, but the draft was trained for {most_ctx:,} positions",
+            field="ctx",
+            value=ctx_tokens,
+            allowed=f"at most {most_ctx}",
+            hint=f"use `--ctx {most_ctx}` or less",
+        )
+    events.append({"event": "ctx_clamped", "round": 0, "asked": ctx_tokens, "granted": most_ctx})
+    return most_ctx
+
+
+def refuse_threshold(settings: SessionSettings, has_confidence: bool) -> None:
+    """Refuse ``draft_p_min`` where drafts come without anything to compare with it."""
+    if settings.draft_p_min > 0.0 and not has_confidence:
+        raise ConfigError(
+            f"`draft_p_min` is {settings.draft_p_min!r}, but the draft has no confidence head to compare with it",
+            field="draft_p_min",
+            value=settings.draft_p_min,
+            allowed="0",
+            hint="leave `draft_p_min` at 0, or use a draft that has a confidence head",
+        )
+
+
 def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> None:
     """Refuse settings that this version, or the strategy that runs, does not have; nothing is ignored."""
     if settings.scheduler != "fixed":
@@ -66,9 +102,10 @@ def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> Non
             )
 
 
-def context_settings(settings: SessionSettings, info: ModelInfo, taps: TapRequest, draft_max: int) -> ContextSettings:
+def context_settings(
+    settings: SessionSettings, info: ModelInfo, taps: TapRequest, draft_max: int, ctx_tokens: int
+) -> ContextSettings:
     """Return how the target's context is opened: snapshots for recurrent state, room for one block's logits."""
-    ctx_tokens = settings.ctx or min(DEFAULT_CTX_TOKENS, info.n_ctx_train_tokens)
     if settings.batch is not None and settings.batch > ctx_tokens:
         raise out_of_range("batch", settings.batch, f"at most ctx ({ctx_tokens})")
     snapshots = min(draft_max, settings.snapshots) if info.recurrent else 0

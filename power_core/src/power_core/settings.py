@@ -48,7 +48,7 @@ class SessionSettings:
             needs more than S snapshots.
         scheduler: Who decides the draft width per round.
         arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels.
-        ctx: Positions in the context; None takes the smaller of 4096 and what the model was trained with.
+        ctx: Positions in the context; None takes 4096, or less where the target or the draft was trained with less.
         batch: Most rows of one evaluation; None takes 512, or less in a smaller context.
         ubatch: Rows computed at once and per prompt chunk; None takes ``batch``. Fewer need less memory.
         threads: Compute threads, 0 for one per core.

@@ -2,4 +2,5 @@
 
 STRATEGY = "dflash"
 DISTRIBUTION = "power-dflash"
+SUMMARY = "Drafts a block at once with an external DFlash draft."
 DEFAULT_DRAFT_MAX_TOKENS = 4

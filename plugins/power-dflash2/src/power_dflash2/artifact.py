@@ -4,56 +4,22 @@ One row of the lattice holds T ids and T x T scores in a row of the hidden width
 float32, exact below 2^24; every tokenizer is checked to be smaller.
 
 Source: the loader and graph of llama.cpp at the pinned commit (``src/models/dflash.cpp``); power_reference.md
-section 4.6. The bound on the taps was measured there: drafts of 1 to 200 blocks, all optional tensors present.
+section 4.6.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from power_core.artifacts.block_checks import PREFIX, check_block_draft, claims_kind
+from power_core.artifacts import BlockDraftValidator
 from power_core.artifacts.block_tensors import BlockSizes, TensorRule
-from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.key_checks import ArchitectureKeys
-from power_core.artifacts.pairing import PAIR_PREFIX, check_block_pair
 from power_core.artifacts.tensor_checks import VECTOR_TYPES
-from power_core.artifacts.validation import CheckList, ValidationReport
+from power_dflash2.config import STRATEGY
 
-KIND = "dflash2"
-OWN_KEYS = ("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k")
 MOST_TAPS = 64
 MOST_CANDIDATES = 1024
 MOST_WIDTH = 1 << 24
-TAPS_OF_ANY_DEPTH = 3
-GRAPH_ROOM, ROOM_PER_BLOCK, ROOM_PER_TAP = 900, 105, 32
-
-
-class Dflash2Validator:
-    """Validates DFlash2 drafts (``power_core.artifacts.DraftValidator``)."""
-
-    kind = KIND
-    describe = "a DFlash2 draft: a DFlash block with dynamic convolutions, read through a selector lattice"
-
-    def matches(self, header: GgufHeader) -> bool:
-        """True for a draft of the family with a key or tensor of a convolution or selector."""
-        return claims_kind(header, KIND)
-
-    def validate(self, header: GgufHeader) -> ValidationReport:
-        """Check keys, tensors and tokenizer. Never raises for what a file holds."""
-        checks = CheckList(PREFIX)
-        check_block_draft(header, KIND, checks, own_keys=OWN_KEYS, own_state=_own_state)
-        return checks.report(KIND, header.path)
-
-    def validate_pair(self, target: GgufHeader, draft: GgufHeader) -> ValidationReport:
-        """Check a valid draft against its target. Never raises for what the files hold."""
-        checks = CheckList(PAIR_PREFIX)
-        check_block_pair(target, draft, checks)
-        return checks.report(KIND, draft.path)
-
-
-def most_taps(blocks: int) -> int:
-    """Return the widest convolution kernel that the library's graph has room for; a wider one ends the process."""
-    return max(TAPS_OF_ANY_DEPTH, (GRAPH_ROOM - ROOM_PER_BLOCK * blocks) // (ROOM_PER_TAP * blocks))
 
 
 def _own_state(keys: ArchitectureKeys, sizes: BlockSizes) -> Iterator[TensorRule]:
@@ -67,14 +33,6 @@ def _own_state(keys: ArchitectureKeys, sizes: BlockSizes) -> Iterator[TensorRule
         yield from _selector(sizes, rank)
     if taps is None or group is None:
         return
-    most = most_taps(sizes.blocks)
-    keys.checks.add(
-        "conv_taps",
-        taps <= most,
-        f"{keys.name('conv_kernel_size')} is {taps}; the library's graph has room for {most} in {sizes.blocks} blocks",
-        expected=f"at most {most}",
-        actual=taps,
-    )
     divided = keys.checks.add(
         "conv_groups",
         sizes.hidden % group == 0,
@@ -117,3 +75,11 @@ def _convolutions(sizes: BlockSizes, taps: int, group: int) -> Iterator[TensorRu
             name = f"blk.{block}.{place}_conv"
             yield TensorRule(f"{name}_base", (sizes.hidden, taps, 2), VECTOR_TYPES)
             yield TensorRule(f"{name}_proj.weight", (sizes.hidden, 2 * taps * (sizes.hidden // group)))
+
+
+VALIDATOR = BlockDraftValidator(
+    kind=STRATEGY,
+    describe="a DFlash2 draft: a DFlash block with dynamic convolutions, read through a selector lattice",
+    own_keys=("conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"),
+    own_state=_own_state,
+)

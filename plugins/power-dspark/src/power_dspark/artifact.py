@@ -10,40 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from power_core.artifacts.block_checks import PREFIX, check_block_draft, claims_kind
+from power_core.artifacts import BlockDraftValidator
 from power_core.artifacts.block_tensors import BlockSizes, TensorRule, vector
-from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.key_checks import ArchitectureKeys
-from power_core.artifacts.pairing import PAIR_PREFIX, check_block_pair
-from power_core.artifacts.validation import CheckList, ValidationReport
+from power_dspark.config import STRATEGY
 
-KIND = "dspark"
-OWN_KEYS = ("sample_from_anchor", "has_confidence_head")
 MARKOV = ("markov_w1.weight", "markov_w2.weight")
 CONFIDENCE = "conf_proj.weight"
-
-
-class DsparkValidator:
-    """Validates DSpark drafts (``power_core.artifacts.DraftValidator``)."""
-
-    kind = KIND
-    describe = "a DSpark draft: a DFlash block whose rows are chained by a Markov head"
-
-    def matches(self, header: GgufHeader) -> bool:
-        """True for a draft of the family with a key or tensor of a Markov or confidence head."""
-        return claims_kind(header, KIND)
-
-    def validate(self, header: GgufHeader) -> ValidationReport:
-        """Check keys, tensors and tokenizer. Never raises for what a file holds."""
-        checks = CheckList(PREFIX)
-        check_block_draft(header, KIND, checks, own_keys=OWN_KEYS, own_state=_own_state)
-        return checks.report(KIND, header.path)
-
-    def validate_pair(self, target: GgufHeader, draft: GgufHeader) -> ValidationReport:
-        """Check a valid draft against its target. Never raises for what the files hold."""
-        checks = CheckList(PAIR_PREFIX)
-        check_block_pair(target, draft, checks)
-        return checks.report(KIND, draft.path)
 
 
 def _own_state(keys: ArchitectureKeys, sizes: BlockSizes) -> Iterator[TensorRule]:
@@ -66,3 +39,11 @@ def _own_state(keys: ArchitectureKeys, sizes: BlockSizes) -> Iterator[TensorRule
     yield TensorRule(CONFIDENCE, (sizes.hidden + rank, 1), required=False)
     if CONFIDENCE in tensors:
         yield vector("conf_proj.bias", 1, required=False)
+
+
+VALIDATOR = BlockDraftValidator(
+    kind=STRATEGY,
+    describe="a DSpark draft: a DFlash block whose rows are chained by a Markov head",
+    own_keys=("sample_from_anchor", "has_confidence_head"),
+    own_state=_own_state,
+)

@@ -17,24 +17,13 @@ without one there is no confidence, and a threshold is refused.
 
 from __future__ import annotations
 
-from power_core.plugins.types import DrafterContext
-from power_dspark.artifact import DsparkValidator
-from power_dspark.config import DISTRIBUTION, STRATEGY
-from power_native import BlockGraph, open_block_graph, require_block_draft
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from power_core.artifacts import BlockLayout
+    from power_native.block import Confidence
 
 
-def open_graph(context: DrafterContext) -> BlockGraph:
-    """Check the draft, alone and against the target, and open it beside the target.
-
-    Raises:
-        ArtifactError: the draft breaks its contract, belongs to another target, or the library loaded something else.
-        PowerError: what ``open_block_graph`` raises.
-    """
-    layout = require_block_draft(context, DsparkValidator())
-    return open_block_graph(
-        context,
-        layout,
-        strategy=STRATEGY,
-        distribution=DISTRIBUTION,
-        confidence="state" if layout.has_confidence else "none",
-    )
+def confidence(layout: BlockLayout) -> Confidence:
+    """Return what a draft's confidence is: what the head says, where the file has one."""
+    return "state" if layout.has_confidence else "none"

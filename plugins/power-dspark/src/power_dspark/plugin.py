@@ -5,70 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from power_core.plugins import DrafterContext, PluginInfo, StrategySpec, TargetNeeds, hookimpl
-from power_dspark.config import DEFAULT_DRAFT_MAX_TOKENS, STRATEGY
+from power_core.plugins import PluginInfo, StrategySpec, hookimpl
+from power_dspark.config import DEFAULT_DRAFT_MAX_TOKENS, DISTRIBUTION, STRATEGY, SUMMARY
+from power_dspark.graph import confidence
 
 if TYPE_CHECKING:
-    from power_core.artifacts import ArtifactValidator, GgufHeader
-    from power_core.drafter import Drafter
+    from power_core.artifacts import ArtifactValidator, DraftValidator
 
 
 @hookimpl
 def power_plugin_info() -> PluginInfo:
     """Say who we are."""
-    return PluginInfo(
-        name="dspark",
-        api=(1, 0),
-        summary="Drafts a block at once with an external DSpark draft, each token after the last.",
-    )
+    return PluginInfo(name=STRATEGY, api=(1, 0), summary=SUMMARY)
 
 
 @hookimpl
 def power_strategies() -> Iterator[StrategySpec]:
     """Register the strategy."""
-    yield StrategySpec(
+    from power_native import block_strategy
+
+    yield block_strategy(
         name=STRATEGY,
-        summary="Drafts a block at once with an external DSpark draft, each token after the last.",
+        distribution=DISTRIBUTION,
+        summary=SUMMARY,
         default_draft_max_tokens=DEFAULT_DRAFT_MAX_TOKENS,
-        uses_draft_file=True,
-        model_backed=True,
-        refuse=_refuse,
-        needs=_needs,
-        create_drafter=_create_drafter,
-        most_drafts=_most_drafts,
+        validator=_validator,
+        confidence=confidence,
     )
 
 
 @hookimpl
 def power_artifact_validators() -> Iterator[ArtifactValidator]:
     """Register the validator."""
-    from power_dspark.artifact import DsparkValidator
-
-    yield DsparkValidator()
+    yield _validator()
 
 
-def _refuse(target_header: GgufHeader, draft_header: GgufHeader | None) -> str | None:
-    from power_dspark.artifact import DsparkValidator
-    from power_native import block_draft_refusal
+def _validator() -> DraftValidator:
+    from power_dspark.artifact import VALIDATOR
 
-    return block_draft_refusal(target_header, draft_header, DsparkValidator())
-
-
-def _needs(target_header: GgufHeader, draft_header: GgufHeader | None) -> TargetNeeds:
-    from power_core.tokens import TapRequest
-    from power_native import require_block_layout
-
-    return TargetNeeds(taps=TapRequest(layers=require_block_layout(draft_header).target_layers))
-
-
-def _most_drafts(target_header: GgufHeader, draft_header: GgufHeader | None) -> int | None:
-    from power_native import require_block_layout
-
-    return require_block_layout(draft_header).geometry.most_drafts
-
-
-def _create_drafter(context: DrafterContext) -> Drafter:
-    from power_core.graph_drafter import GraphDrafter
-    from power_dspark.graph import open_graph
-
-    return GraphDrafter(open_graph(context))
+    return VALIDATOR

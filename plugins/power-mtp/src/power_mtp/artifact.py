@@ -78,7 +78,7 @@ class MtpValidator:
         try:
             header = merge_shards(header)
         except ArtifactError as error:
-            checks.add("shards", False, str(error), expected=error.expected, actual=error.actual)
+            checks.add_error("shards", error, header.path)
         else:
             _check_file(header, checks)
         return checks.report(KIND, header.path)
@@ -135,7 +135,7 @@ def _check_declaration(header: GgufHeader, checks: CheckList) -> _Heads | None:
         architecture, heads = header.architecture, header.nextn_layers
         block_count = header.get(header.arch_key("block_count"))
     except ArtifactContractError as error:
-        checks.add("nextn_predict_layers", False, str(error), expected=error.expected, actual=error.actual)
+        checks.add_error("nextn_predict_layers", error, header.path)
         return None
     message = f"this file has no MTP head (architecture {architecture}, {block_count} blocks)"
     key, stray = header.arch_key("nextn_predict_layers"), _nextn_tensor(header)

@@ -60,8 +60,11 @@ class NgramDrafter:
     def __init__(self, config: NgramConfig) -> None:
         self._config = config
         self._sequences: dict[SeqId, _Sequence] = {}
+        self._closed = False
 
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
+        if self._closed:
+            raise StateError("the drafter is closed", state="closed", operation="begin", hint="open a new one")
         self._sequences[seq_id] = _Sequence(len(prompt), NgramIndex(self._config), NgramIndex(self._config))
 
     def process(self, rows: CommittedRows) -> None:
@@ -94,6 +97,7 @@ class NgramDrafter:
         sequence.output.truncate(checkpoint[1])
 
     def close(self) -> None:
+        self._closed = True
         self._sequences.clear()
 
     def _at(self, operation: str, seq_id: SeqId, position: int | None = None) -> _Sequence:

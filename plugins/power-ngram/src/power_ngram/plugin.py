@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from power_core.errors import PluginVersionError
 from power_core.plugins import DrafterContext, PluginInfo, StrategySpec, TargetNeeds, hookimpl
 from power_ngram.config import NgramConfig
 
 if TYPE_CHECKING:
     from power_core.drafter import Drafter
+
+API_MAJOR = 1
+DISTRIBUTION = "power-ngram"
 
 
 @hookimpl
@@ -30,6 +34,7 @@ def _spec(name: str, aliases: tuple[str, ...], summary: str, config: NgramConfig
     def create_drafter(context: DrafterContext) -> Drafter:
         from power_ngram.drafter import NgramDrafter
 
+        _require_api(context.api_version)
         return NgramDrafter(config)
 
     return StrategySpec(
@@ -41,3 +46,12 @@ def _spec(name: str, aliases: tuple[str, ...], summary: str, config: NgramConfig
         needs=lambda target_header, draft_header: TargetNeeds(),
         create_drafter=create_drafter,
     )
+
+
+def _require_api(version: tuple[int, int]) -> None:
+    if version[0] != API_MAJOR:
+        raise PluginVersionError(
+            f"the core has plugin API {version!r}, expected major version {API_MAJOR}",
+            distribution=DISTRIBUTION,
+            hint=f"install the {DISTRIBUTION} release that belongs to this power-core",
+        )

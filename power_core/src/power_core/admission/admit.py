@@ -24,7 +24,7 @@ from power_core.admission.manifest_file import unwritable, write_manifest
 from power_core.admission.verify import Admission, RoleProgress, admission_of, count_tokens, measure_file
 from power_core.artifacts.drafts import check_draft
 from power_core.artifacts.model_files import ModelFiles, scan_model
-from power_core.artifacts.target_checks import check_target
+from power_core.artifacts.roles import require_target
 from power_core.artifacts.validation import ArtifactValidator
 from power_core.errors import ArtifactError, ArtifactPairingError, ConfigError
 
@@ -63,7 +63,7 @@ def admit_draft(
         ConfigError: another manifest lies there, or the folder cannot be written.
     """
     target = scan_model(target_path)
-    check_target(target.header).raise_first()
+    require_target(target.header)
     draft = scan_model(draft_path)
     kind = check_pair(target, draft, validators)
     path = manifest_path(draft.path)

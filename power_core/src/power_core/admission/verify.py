@@ -14,8 +14,9 @@ import attrs
 
 from power_core.admission.manifest import SUFFIX, Manifest, manifest_path
 from power_core.admission.manifest_file import read_manifest
-from power_core.artifacts.identity import ArtifactIdentity, tokenizer_fingerprint
-from power_core.artifacts.model_files import ModelFiles, stamp_file
+from power_core.artifacts.gguf import regular_file_bytes
+from power_core.artifacts.identity import ArtifactIdentity, HashProgress, hash_files, tokenizer_fingerprint
+from power_core.artifacts.model_files import ModelFiles
 from power_core.artifacts.validation import CheckList, ValidationReport
 from power_core.errors import (
     ArtifactContractError,
@@ -63,15 +64,22 @@ def admission_of(draft_path: Path) -> Admission | None:
     return read_admission(path) if os.path.lexists(path) else None
 
 
-def verify_names_and_sizes(admission: Admission, target: ModelFiles) -> None:
-    """Check the manifest's own name, then the sizes of the draft and the target, reading neither.
+def verify_names_and_sizes(admission: Admission, target: ModelFiles, progress: RoleProgress | None = None) -> None:
+    """Check the manifest's own name, then the sizes of the draft and the target; a wrong file is read for its digest.
 
     Raises:
         ArtifactError: the first rule that does not hold; ``check_id`` starts with ``admission.``.
     """
     _raise_first(admission, [_name_rule(admission)])
     found_bytes = _draft_bytes(admission)
-    _raise_first(admission, [_draft_size_rule(admission, found_bytes), _target_size_rule(admission, target)])
+    if found_bytes != admission.manifest.draft.size_bytes:
+        report = _report_for("draft", progress)
+        _raise_first(
+            admission,
+            [_draft_size_rule(admission, found_bytes, hash_files([admission.draft_path], [found_bytes], report))],
+        )
+    if target.size_bytes != admission.manifest.target.size_bytes:
+        _raise_first(admission, [_target_size_rule(admission, measure_file("target", target, progress))])
 
 
 def verify_facts(admission: Admission, *, target: ModelFiles, draft: ModelFiles, kind: str) -> None:
@@ -79,13 +87,16 @@ def verify_facts(admission: Admission, *, target: ModelFiles, draft: ModelFiles,
     _raise_first(admission, _fact_rules(admission.manifest, target, draft, kind))
 
 
-def verify_digests(
-    admission: Admission, *, target: ModelFiles, draft: ModelFiles, progress: RoleProgress | None = None
-) -> None:
-    """Hash the draft and the target again and compare. Raises as ``verify_names_and_sizes``."""
-    manifest = admission.manifest
-    _raise_first(admission, [_draft_digest_rule(manifest, measure_file("draft", draft, progress).sha256)])
-    _raise_first(admission, [_target_digest_rule(manifest, measure_file("target", target, progress).sha256)])
+def verify_draft_digest(admission: Admission, draft: ModelFiles, progress: RoleProgress | None = None) -> None:
+    """Hash the draft again and compare. Raises as ``verify_names_and_sizes``."""
+    found = measure_file("draft", draft, progress).sha256
+    _raise_first(admission, [_draft_digest_rule(admission.manifest, found)])
+
+
+def verify_target_digest(admission: Admission, target: ModelFiles, progress: RoleProgress | None = None) -> None:
+    """Hash the target again and compare. Raises as ``verify_names_and_sizes``."""
+    found = measure_file("target", target, progress).sha256
+    _raise_first(admission, [_target_digest_rule(admission.manifest, found)])
 
 
 def check_manifest(draft_path: Path, identity: ArtifactIdentity) -> tuple[Admission | None, ValidationReport | None]:
@@ -98,9 +109,7 @@ def check_manifest(draft_path: Path, identity: ArtifactIdentity) -> tuple[Admiss
     try:
         admission = admission_of(draft_path)
     except ArtifactError as error:
-        checks.add(
-            error.check_id.removeprefix("admission."), False, str(error), expected=error.expected, actual=error.actual
-        )
+        checks.add_error(error.check_id.removeprefix("admission."), error, draft_path)
         return None, checks.report("admission", draft_path)
     if admission is None:
         return None, None
@@ -108,7 +117,7 @@ def check_manifest(draft_path: Path, identity: ArtifactIdentity) -> tuple[Admiss
     checks.add("digest", True, "the manifest is as it was written")
     for rule in (
         _name_rule(admission),
-        _draft_size_rule(admission, identity.size_bytes),
+        _draft_size_rule(admission, identity.size_bytes, identity.sha256),
         _draft_digest_rule(admission.manifest, identity.sha256),
         _equal("architecture", "the draft's architecture", draft.architecture, identity.architecture),
     ):
@@ -161,32 +170,32 @@ def _name_rule(admission: Admission) -> _Rule:
 
 def _draft_bytes(admission: Admission) -> int:
     try:
-        return stamp_file(admission.draft_path).size_bytes
+        return regular_file_bytes(admission.draft_path)
     except ArtifactNotFoundError as error:
         error.check_id = "admission.draft_missing"
         raise
 
 
-def _draft_size_rule(admission: Admission, found: int) -> _Rule:
+def _draft_size_rule(admission: Admission, found_bytes: int, sha256: str) -> _Rule:
     recorded = admission.manifest.draft
     return _Rule(
         name="draft_size",
-        message=f"the draft {admission.draft_path} has {found} bytes, admitted were {recorded.size_bytes} with SHA-256 "
-        f"{recorded.sha256}",
+        message=f"the draft {admission.draft_path} has {found_bytes} bytes with SHA-256 {sha256}, admitted were "
+        f"{recorded.size_bytes} with {recorded.sha256}",
         recorded=recorded.size_bytes,
-        found=found,
+        found=found_bytes,
         error=ArtifactDigestMismatch,
     )
 
 
-def _target_size_rule(admission: Admission, target: ModelFiles) -> _Rule:
+def _target_size_rule(admission: Admission, found: ArtifactIdentity) -> _Rule:
     recorded = admission.manifest.target
     return _Rule(
         name="target_size",
-        message=f"the draft {admission.draft_path} was admitted for a target of {recorded.size_bytes} bytes with "
-        f"SHA-256 {recorded.sha256}, and {target.path} has {target.size_bytes} bytes",
+        message=f"the target has {found.size_bytes} bytes with SHA-256 {found.sha256}, the draft "
+        f"{admission.draft_path} was admitted for {recorded.size_bytes} with {recorded.sha256}",
         recorded=recorded.size_bytes,
-        found=target.size_bytes,
+        found=found.size_bytes,
         error=ArtifactPairingError,
         hint=TARGET_HINT,
     )
@@ -232,4 +241,8 @@ def count_tokens(target: ModelFiles) -> int:
 
 def measure_file(role: str, files: ModelFiles, progress: RoleProgress | None) -> ArtifactIdentity:
     """Hash one of the two models; see ``RoleProgress``."""
-    return files.measure(None if progress is None else lambda done, total: progress(role, done, total))
+    return files.measure(_report_for(role, progress))
+
+
+def _report_for(role: str, progress: RoleProgress | None) -> HashProgress | None:
+    return None if progress is None else lambda done, total: progress(role, done, total)

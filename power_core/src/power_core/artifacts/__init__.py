@@ -7,9 +7,10 @@ work on that value.
 from __future__ import annotations
 
 from power_core.artifacts.block_layout import BlockLayout, read_block_layout
+from power_core.artifacts.block_validator import BlockDraftValidator
 from power_core.artifacts.drafts import check_draft
 from power_core.artifacts.gguf import GgufHeader, StringArray, TensorInfo, ValueType, scan_header
-from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_fingerprint, verify_identity
+from power_core.artifacts.identity import ArtifactIdentity, identify, tokenizer_fingerprint
 from power_core.artifacts.roles import FileRole, describe_role
 from power_core.artifacts.shards import ShardPosition, merge_shards, shard_position
 from power_core.artifacts.target_checks import check_target
@@ -24,6 +25,7 @@ from power_core.artifacts.validation import (
 __all__ = [
     "ArtifactIdentity",
     "ArtifactValidator",
+    "BlockDraftValidator",
     "BlockLayout",
     "Check",
     "CheckList",
@@ -44,5 +46,4 @@ __all__ = [
     "scan_header",
     "shard_position",
     "tokenizer_fingerprint",
-    "verify_identity",
 ]

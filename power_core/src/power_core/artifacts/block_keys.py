@@ -11,7 +11,7 @@ from power_core.artifacts.target_checks import MAX_BLOCKS, MAX_CONTEXT, MAX_WIDT
 from power_core.artifacts.values import StringArray, ValueType
 
 MAX_HEADS = 4096
-MAX_BLOCK_SIZE = 4096
+MAX_BLOCK_SIZE = 1024
 ACTIVATIONS = ("silu", "gelu", "gelu_pytorch_tanh")
 SCALING_TYPES = ("none", "linear", "yarn")
 SCALES = (
@@ -103,7 +103,13 @@ def _check_heads(keys: ArchitectureKeys) -> _Heads | None:
 
 
 def _check_target_layers(keys: ArchitectureKeys, hidden: int | None) -> int | None:
-    """Return how many layers of the target are read."""
+    """Return how many layers of the target are read.
+
+    Unsorted layers are refused: no converter of the pinned llama.cpp writes them so, and such a list has been the mark
+    of a guessed one.
+
+    Source: bugs.md B082.
+    """
     key, header, checks = keys.name("target_layers"), keys.header, keys.checks
     if not checks.add(
         "target_layers_missing",

@@ -26,43 +26,31 @@ EMBEDDINGS, HEAD, MAPPING, FUSION = "token_embd.weight", "output.weight", "d2t",
 
 @attrs.frozen(kw_only=True)
 class BlockLayout:
-    """The layout of one block draft.
+    """What running a block draft takes to know of its layout.
 
     Attributes:
-        kind: ``dflash``, ``dflash2`` or ``dspark``.
         hidden: Width of a hidden row; the target's has to be equal.
-        blocks: Transformer blocks.
         vocabulary_tokens: Tokens of the tokenizer.
-        draft_vocabulary_tokens: Tokens that the draft can propose.
         block_size_rows: Rows of a block in training.
         target_layers: Layers of the target whose inputs are the features, in this order.
         mask_token: Token of the rows after the anchor.
         context_tokens: Positions in training.
-        window_tokens: Width of the sliding window of the blocks that have one; 0 for none.
         causal: Rows of a block see no later rows.
         predicts_at_anchor: The anchor's own row predicts the first draft.
         has_confidence: A confidence head rates every draft.
         lattice_width: Candidates per row of the selector lattice; 0 for none.
-        shares_embeddings: Reads the target's embeddings, because it has none.
-        shares_head: Ends in the target's output matrix, because it has none.
     """
 
-    kind: str
     hidden: int
-    blocks: int
     vocabulary_tokens: int
-    draft_vocabulary_tokens: int
     block_size_rows: int
     target_layers: tuple[int, ...]
     mask_token: TokenId
     context_tokens: int
-    window_tokens: int
     causal: bool
     predicts_at_anchor: bool
     has_confidence: bool
     lattice_width: int
-    shares_embeddings: bool
-    shares_head: bool
 
     @property
     def geometry(self) -> BlockGeometry:
@@ -79,25 +67,17 @@ def read_block_layout(header: GgufHeader) -> BlockLayout:
     """
     kind = _kind(header)
     tokens: StringArray = header.require_array(TOKENS_KEY, ValueType.STRING)
-    mapping = header.tensors.get(MAPPING)
-    head_is_own = HEAD in header.tensors or EMBEDDINGS in header.tensors
     return BlockLayout(
-        kind=kind,
         hidden=_number(header, "embedding_length"),
-        blocks=_number(header, "block_count"),
         vocabulary_tokens=len(tokens),
-        draft_vocabulary_tokens=len(tokens) if mapping is None else mapping.shape[0],
         block_size_rows=_number(header, "block_size"),
         target_layers=header.require_array(f"{BLOCK_ARCHITECTURE}.target_layers", ValueType.UINT32, ValueType.INT32),
         mask_token=header.require(MASK_KEY, ValueType.UINT32),
         context_tokens=_number(header, "context_length"),
-        window_tokens=_number(header, "attention.sliding_window") if _has(header, "attention.sliding_window") else 0,
         causal=_has(header, "attention.causal") and _flag(header, "attention.causal"),
         predicts_at_anchor=kind == "dspark" and _flag(header, "sample_from_anchor"),
         has_confidence=kind == "dspark" and _flag(header, "has_confidence_head"),
         lattice_width=_number(header, "selector_top_k") if kind == "dflash2" else 0,
-        shares_embeddings=EMBEDDINGS not in header.tensors,
-        shares_head=not head_is_own,
     )
 
 

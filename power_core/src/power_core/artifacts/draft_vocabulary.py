@@ -15,6 +15,7 @@ from power_core.artifacts.block_tensors import MAPPING_TYPES, BlockSizes
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.tensor_table import TensorInfo
 from power_core.artifacts.validation import CheckList
+from power_core.artifacts.values import count_repeated
 
 _OFFSETS = ": the values look like offsets (id = row + value), which training code writes; convert the draft again"
 
@@ -65,7 +66,7 @@ def _check_mapping(header: GgufHeader, mapping: TensorInfo, sizes: BlockSizes, c
         expected=f"0 to {sizes.vocabulary - 1}",
         actual=int(ids[outside[0]]) if outside.size else None,
     )
-    repeated = length - np.unique(ids).size
+    repeated = count_repeated(ids)
     checks.add(
         "d2t_repeated",
         repeated == 0,
@@ -97,4 +98,4 @@ def _look_like_offsets(values: NDArray[np.int64], vocabulary: int) -> bool:
     """True when the values would be right as offsets; asked only where they are wrong as ids."""
     inside = (values >= -vocabulary) & (values < vocabulary)
     ids = values + np.arange(values.size)
-    return bool(inside.all() and ((ids >= 0) & (ids < vocabulary)).all() and np.unique(ids).size == ids.size)
+    return bool(inside.all() and ((ids >= 0) & (ids < vocabulary)).all() and not count_repeated(ids))

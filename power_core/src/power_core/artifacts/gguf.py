@@ -165,7 +165,7 @@ def scan_header(path: Path) -> GgufHeader:
         ArtifactFormatError: the bytes are not a GGUF this version reads; ``check_id`` names the broken rule.
     """
     path = Path(path)
-    file_bytes = _regular_file_bytes(path)
+    file_bytes = regular_file_bytes(path)
     try:
         with path.open("rb") as handle:
             return _scan(HeaderReader(handle, path, file_bytes))
@@ -173,7 +173,12 @@ def scan_header(path: Path) -> GgufHeader:
         raise _not_found(path, f"{path} cannot be read: {error.strerror}") from error
 
 
-def _regular_file_bytes(path: Path) -> int:
+def regular_file_bytes(path: Path) -> int:
+    """Return a file's size.
+
+    Raises:
+        ArtifactNotFoundError: the path is absent or not a regular file.
+    """
     try:
         status = path.stat()
     except OSError as error:

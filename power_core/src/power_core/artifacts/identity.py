@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import attrs
 
-from power_core.artifacts.gguf import GgufHeader, StringArray, ValueType, scan_header
+from power_core.artifacts.gguf import GgufHeader, StringArray, ValueType
 from power_core.artifacts.shards import model_paths
 from power_core.errors import ArtifactDigestMismatch, ArtifactNotFoundError
 
@@ -48,27 +48,22 @@ class ArtifactIdentity:
     tokenizer_fingerprint: str | None
 
 
-def identify(path: Path, progress: HashProgress | None = None) -> ArtifactIdentity:
-    """Scan the header and hash the whole file; the first shard of a split model stands for all of them.
+def identify(header: GgufHeader, progress: HashProgress | None = None) -> ArtifactIdentity:
+    """Hash the files of a model whose header is scanned; the first shard of a split model stands for all of them.
 
     Args:
-        path: A GGUF file.
+        header: Of a GGUF file.
         progress: Called with ``(done_bytes, total_bytes)`` after every chunk.
 
     Raises:
-        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan; a shard is missing.
-        ArtifactDigestMismatch: the file changed its size while it was hashed.
+        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: a shard is missing or foreign.
+        ArtifactDigestMismatch: a file changed its size after it was scanned, or while it was hashed.
     """
-    return identify_model(scan_header(path), progress)
-
-
-def identify_model(header: GgufHeader, progress: HashProgress | None = None) -> ArtifactIdentity:
-    """Hash the files of a model whose header is scanned already; else as ``identify``."""
     paths = model_paths(header)
     sizes = [header.file_bytes, *(_size_bytes(path) for path in paths[1:])]
     return ArtifactIdentity(
         size_bytes=sum(sizes),
-        sha256=_sha256(paths, sizes, progress),
+        sha256=hash_files(paths, sizes, progress),
         architecture=header.architecture,
         tokenizer_fingerprint=tokenizer_fingerprint(header),
     )
@@ -95,23 +90,6 @@ def tokenizer_fingerprint(header: GgufHeader) -> str | None:
     return digest.hexdigest()
 
 
-def verify_identity(path: Path, identity: ArtifactIdentity, progress: HashProgress | None = None) -> None:
-    """Check that a model still has the recorded size and bytes; sizes are compared first, without reading tensors.
-
-    Raises:
-        ArtifactNotFoundError, ArtifactFormatError, ArtifactContractError: from the header scan; a shard is missing.
-        ArtifactDigestMismatch: size or SHA-256 differ; carries both values.
-    """
-    header = scan_header(path)
-    paths = model_paths(header)
-    sizes = [_size_bytes(file) for file in paths]
-    if sum(sizes) != identity.size_bytes:
-        raise _mismatch(header.path, "size", identity.size_bytes, sum(sizes))
-    sha256 = _sha256(paths, sizes, progress)
-    if sha256 != identity.sha256.lower():
-        raise _mismatch(header.path, "SHA-256", identity.sha256.lower(), sha256)
-
-
 def _size_bytes(path: Path) -> int:
     try:
         return path.stat().st_size
@@ -119,7 +97,13 @@ def _size_bytes(path: Path) -> int:
         raise _unreadable(path, error) from error
 
 
-def _sha256(paths: Sequence[Path], sizes: Sequence[int], progress: HashProgress | None) -> str:
+def hash_files(paths: Sequence[Path], sizes: Sequence[int], progress: HashProgress | None = None) -> str:
+    """Return the SHA-256 of files one after the other, whatever they hold.
+
+    Raises:
+        ArtifactNotFoundError: a file cannot be read.
+        ArtifactDigestMismatch: a file has another size than the one given.
+    """
     digest = hashlib.sha256()
     done_bytes, total_bytes = 0, sum(sizes)
     for path, size_bytes in zip(paths, sizes, strict=True):

@@ -64,7 +64,7 @@ class ArchitectureKeys:
         try:
             value: float = self.header.require(self.name(suffix), ValueType.FLOAT32)
         except ArtifactContractError as error:
-            self._failed(suffix, error)
+            self.checks.add_error(suffix, error, self.header.path)
             return
         self.checks.add(
             suffix,
@@ -79,7 +79,7 @@ class ArchitectureKeys:
         try:
             value: bool = self.header.require(self.name(suffix), ValueType.BOOL)
         except ArtifactContractError as error:
-            self._failed(suffix, error)
+            self.checks.add_error(suffix, error, self.header.path)
             return None
         self.checks.add(suffix, True, f"{self.name(suffix)} is {value}", actual=value)
         return value
@@ -100,9 +100,6 @@ class ArchitectureKeys:
         try:
             value: int = self.header.require(self.name(suffix), ValueType.UINT32)
         except ArtifactContractError as error:
-            self._failed(suffix, error)
+            self.checks.add_error(suffix, error, self.header.path)
             return None
         return value
-
-    def _failed(self, suffix: str, error: ArtifactContractError) -> None:
-        self.checks.add(suffix, False, str(error), expected=error.expected, actual=error.actual)

@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from power_core.artifacts.gguf import GgufHeader, scan_header
-from power_core.artifacts.identity import ArtifactIdentity, HashProgress, identify_model
+from power_core.artifacts.identity import ArtifactIdentity, HashProgress, identify
 from power_core.artifacts.shards import model_paths
 from power_core.errors import ArtifactDigestMismatch, ArtifactNotFoundError
 
@@ -53,7 +53,7 @@ class ModelFiles:
             ArtifactNotFoundError: a file is gone.
             ArtifactDigestMismatch: a file changed after it was scanned, or while it was hashed.
         """
-        identity = identify_model(self.header, progress)
+        identity = identify(self.header, progress)
         self.require_unchanged()
         return identity
 

@@ -41,9 +41,13 @@ def check_tokenizer_pair(target: GgufHeader, draft: GgufHeader, checks: CheckLis
             expected=wanted,
             actual=found,
         )
-    tokens = _tokens(target, checks), _tokens(draft, checks)
-    if tokens[0] is not None and tokens[1] is not None:
-        _check_tokens(tokens[0], tokens[1], checks)
+    try:
+        tokens: StringArray = target.require_array(TOKENS_KEY, ValueType.STRING)
+        drafted: StringArray = draft.require_array(TOKENS_KEY, ValueType.STRING)
+    except ArtifactContractError as error:
+        checks.add_error("tokens", error, draft.path)
+        return
+    _check_tokens(tokens, drafted, checks)
 
 
 def check_block_pair(target: GgufHeader, draft: GgufHeader, checks: CheckList) -> None:
@@ -54,7 +58,7 @@ def check_block_pair(target: GgufHeader, draft: GgufHeader, checks: CheckList) -
         blocks: int = target.require(target.arch_key("block_count"), ValueType.UINT32)
         trunk_blocks = blocks - target.nextn_layers
     except ArtifactContractError as error:
-        checks.add("layout", False, str(error), expected=error.expected, actual=error.actual)
+        checks.add_error("layout", error, draft.path)
         return
     checks.add(
         "hidden_width",
@@ -84,15 +88,6 @@ def check_block_pair(target: GgufHeader, draft: GgufHeader, checks: CheckList) -
 
 def _shown(value: object) -> str:
     return "absent" if value is None else repr(value)
-
-
-def _tokens(header: GgufHeader, checks: CheckList) -> StringArray | None:
-    try:
-        tokens: StringArray = header.require_array(TOKENS_KEY, ValueType.STRING)
-    except ArtifactContractError as error:
-        checks.add("tokens", False, str(error), expected=error.expected, actual=error.actual)
-        return None
-    return tokens
 
 
 def _check_tokens(target: StringArray, draft: StringArray, checks: CheckList) -> None:

@@ -11,8 +11,10 @@ from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.shards import shard_position
 from power_core.artifacts.target_checks import check_target
 from power_core.artifacts.values import StringArray
+from power_core.artifacts.wording import shorten
+from power_core.errors import ArtifactContractError
 
-__all__ = ["FileRole", "Role", "check_target", "describe_role", "dflash_kinds"]
+__all__ = ["FileRole", "Role", "check_target", "describe_role", "dflash_kinds", "require_target"]
 
 Role: TypeAlias = Literal[
     "target",
@@ -61,6 +63,26 @@ def describe_role(header: GgufHeader) -> FileRole:
         sentence=f"{_architecture(header)}, {len(header.tensors)} tensors: no language model that generates text.",
         next_step="Give the GGUF of a causal language model.",
     )
+
+
+def require_target(header: GgufHeader) -> None:
+    """Check that a file can run as a target; a draft is told apart first, since the two are easily swapped.
+
+    Raises:
+        ArtifactContractError: a drafter (``target.role``), or a target that breaks a rule of ``check_target``.
+        ArtifactError: a shard of a split model is missing, damaged or foreign.
+    """
+    role = _describe_draft(header)
+    if role is not None:
+        raise ArtifactContractError(
+            shorten(f"{header.path} is no target. {role.sentence}"),
+            path=str(header.path),
+            check_id="target.role",
+            expected="a target",
+            actual=role.role,
+            hint="give it as the draft, with --draft, and its target as the model",
+        )
+    check_target(header).raise_first()
 
 
 def dflash_kinds(header: GgufHeader) -> tuple[str, ...]:

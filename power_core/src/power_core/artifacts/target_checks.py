@@ -58,7 +58,7 @@ def check_target(header: GgufHeader) -> ValidationReport:
     try:
         architecture = header.architecture
     except ArtifactContractError as error:
-        checks.add("architecture", False, str(error), expected="general.architecture", actual=error.actual)
+        checks.add_error("architecture", error, header.path)
         return checks.report("target", header.path)
     checks.add("architecture", True, f"general.architecture is {architecture!r}", actual=architecture)
     keys = ArchitectureKeys(header, architecture, checks)
@@ -88,7 +88,7 @@ def _check_sizes(keys: ArchitectureKeys) -> _Sizes:
     try:
         nextn_layers = keys.header.nextn_layers
     except ArtifactContractError as error:
-        keys.checks.add("nextn_predict_layers", False, str(error), expected=error.expected, actual=error.actual)
+        keys.checks.add_error("nextn_predict_layers", error, keys.header.path)
         nextn_layers = 0
     if blocks is not None and not keys.checks.add(
         "trunk_blocks",

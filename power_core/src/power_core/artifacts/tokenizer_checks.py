@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.tokenizer_limits import check_model_limits
 from power_core.artifacts.validation import CheckList
-from power_core.artifacts.values import StringArray, ValueType
+from power_core.artifacts.values import StringArray, ValueType, count_repeated
 from power_core.errors import ArtifactContractError
 
 BYTE_PAIR_MODELS = ("gpt2", "gemma4")
@@ -16,6 +18,8 @@ MERGES_OPTIONAL_FOR = ("kimi-k2",)
 SPECIAL_IDS = ("bos", "eos", "eot", "eom", "unknown", "seperator", "padding", "mask")
 PREFIX = "tokenizer.ggml"
 MAX_TOKENS = 1 << 19
+
+_MERGE = re.compile(rb"[^\0][^\0 ]* ")
 
 
 def check_tokenizer(header: GgufHeader, checks: CheckList) -> None:
@@ -40,7 +44,7 @@ def _value(header: GgufHeader, checks: CheckList, name: str, value_type: ValueTy
     try:
         value = header.require(f"{PREFIX}.{name}", value_type)
     except ArtifactContractError as error:
-        checks.add(f"tokenizer_{name}", False, str(error), expected=error.expected, actual=error.actual)
+        checks.add_error(f"tokenizer_{name}", error, header.path)
         return None
     checks.add(f"tokenizer_{name}", True, f"{PREFIX}.{name} is {value!r}", actual=value)
     return value
@@ -50,7 +54,7 @@ def _array(header: GgufHeader, checks: CheckList, name: str, *element_types: Val
     try:
         return header.require_array(f"{PREFIX}.{name}", *element_types)
     except ArtifactContractError as error:
-        checks.add(f"tokenizer_{name}", False, str(error), expected=error.expected, actual=error.actual)
+        checks.add_error(f"tokenizer_{name}", error, header.path)
         return None
 
 
@@ -72,16 +76,10 @@ def _tokens(header: GgufHeader, checks: CheckList) -> StringArray | None:
 def _count_repeated(tokens: StringArray) -> int:
     """Count by hash, in little memory: two different tokens of half a million share one in 1 of 10^7 files.
 
-    The library gives an empty token a name, which another one may have.
+    The library reads a token up to its first NUL, and gives an empty one a name, which another may have.
     """
-    spelled = (_until_nul(token) or b"[EMPTY_%d]" % index for index, token in enumerate(tokens.iter_raw()))
-    hashes = np.fromiter(map(hash, spelled), np.int64, len(tokens))
-    return len(hashes) - len(np.unique(hashes))
-
-
-def _until_nul(text: bytes) -> bytes:
-    """Return the part that the native library sees."""
-    return text.partition(b"\0")[0]
+    seen = (token.partition(b"\0")[0] or b"[EMPTY_%d]" % index for index, token in enumerate(tokens.iter_raw()))
+    return count_repeated(np.fromiter(map(hash, seen), np.int64, len(tokens)))
 
 
 def _check_parallel(header: GgufHeader, checks: CheckList, name: str, tokens: int, *element_types: ValueType) -> None:
@@ -106,7 +104,7 @@ def _check_merges(header: GgufHeader, checks: CheckList) -> None:
     merges = _array(header, checks, "merges", ValueType.STRING)
     if not isinstance(merges, StringArray):
         return
-    broken = next((i for i, merge in enumerate(merges.iter_raw()) if _until_nul(merge).find(b" ", 1) < 0), None)
+    broken = next((i for i, merge in enumerate(merges.iter_raw()) if not _MERGE.match(merge)), None)
     checks.add(
         "tokenizer_merges",
         broken is None,
@@ -123,7 +121,7 @@ def _check_special_id(header: GgufHeader, checks: CheckList, name: str, tokens: 
     try:
         value: int = header.require(key, ValueType.UINT32)
     except ArtifactContractError as error:
-        checks.add(f"{name}_token_id", False, str(error), expected=error.expected, actual=error.actual)
+        checks.add_error(f"{name}_token_id", error, header.path)
         return
     checks.add(
         f"{name}_token_id",

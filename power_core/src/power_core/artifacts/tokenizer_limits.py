@@ -60,14 +60,15 @@ def check_model_limits(header: GgufHeader, checks: CheckList, model: str, tokens
 
 
 def _check_lengths(checks: CheckList, tokens: StringArray, most_bytes: int) -> None:
-    lengths = [len(token) for token in tokens.iter_raw()]
-    longest = max(range(len(lengths)), key=lengths.__getitem__)
+    lengths = tokens.lengths_bytes()
+    longest = int(lengths.argmax())
+    longest_bytes = int(lengths[longest])
     checks.add(
         "tokenizer_token_bytes",
-        lengths[longest] <= most_bytes,
-        f"the longest token of {TOKENS_KEY}, {longest}, has {lengths[longest]} bytes",
+        longest_bytes <= most_bytes,
+        f"the longest token of {TOKENS_KEY}, {longest}, has {longest_bytes} bytes",
         expected=f"at most {most_bytes} bytes",
-        actual=lengths[longest],
+        actual=longest_bytes,
     )
 
 

@@ -9,7 +9,7 @@ import attrs
 
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.wording import shorten
-from power_core.errors import ArtifactContractError
+from power_core.errors import ArtifactContractError, ArtifactError
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +95,11 @@ class CheckList:
             )
         )
         return passed
+
+    def add_error(self, name: str, error: ArtifactError, path: Path) -> None:
+        """Record what reading ``path`` raised as a failed check; its message does not repeat the path before it."""
+        message = str(error).removeprefix(f"{path}: ")
+        self.add(name, False, message, expected=error.expected, actual=error.actual)
 
     def report(self, kind: str, path: Path) -> ValidationReport:
         """Close the list."""

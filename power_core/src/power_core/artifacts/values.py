@@ -8,6 +8,8 @@ from enum import IntEnum
 from typing import TypeAlias, overload
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 
 class ValueType(IntEnum):
@@ -88,6 +90,17 @@ class StringArray(Sequence[str]):
         for end in self.ends:
             yield self.data[start + LENGTH_BYTES : end]
             start = end
+
+    def lengths_bytes(self) -> NDArray[np.int64]:
+        """Return the length of every string."""
+        ends = np.array(self.ends, np.int64)
+        return ends - np.concatenate(([0], ends[:-1])) - LENGTH_BYTES
+
+
+def count_repeated(numbers: NDArray[np.int64]) -> int:
+    """Return how many of the numbers occurred before."""
+    ordered = np.sort(numbers)
+    return int(np.count_nonzero(ordered[1:] == ordered[:-1]))
 
 
 Scalar: TypeAlias = bool | int | float | str

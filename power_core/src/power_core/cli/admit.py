@@ -12,6 +12,7 @@ from power_core.admission import AdmitResult, Provenance, admit_draft
 from power_core.cli.console import EXIT_OK, fold_line, usage_error, write_out
 from power_core.cli.progress import ProgressView
 from power_core.cli.table import format_table
+from power_core.draft_choice import blame_absent_plugin
 from power_core.plugins.manager import load_plugins
 
 
@@ -34,14 +35,15 @@ def run_admit(order: AdmitOrder) -> int:
     Raises:
         ArtifactError: a file is absent, broken, or does not go with the other.
         ConfigError: the provenance cannot be written down, another manifest lies there, the folder is read-only.
+        PluginError: the plugin that reads the draft failed, or was left out.
     """
-    provenance = _provenance(order)
-    with ProgressView() as progress:
+    provenance, plugins = _provenance(order), load_plugins()
+    with blame_absent_plugin(order.draft, plugins), ProgressView() as progress:
         result = admit_draft(
             order.target,
             order.draft,
             provenance,
-            load_plugins().validators(),
+            plugins.validators(),
             force=order.force,
             progress=lambda role, done, total: progress.update(f"hash {role}", done, total),
         )
@@ -53,7 +55,7 @@ def _provenance(order: AdmitOrder) -> Provenance:
     try:
         return Provenance(source=order.source, revision=order.revision, license=order.license)
     except ValueError as error:
-        raise usage_error(f"--{error}", command="admit", field="source") from error
+        raise usage_error(f"--{error}", command="admit", field=str(error).partition(" ")[0]) from error
 
 
 def _to_json(result: AdmitResult) -> str:

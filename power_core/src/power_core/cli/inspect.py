@@ -11,7 +11,7 @@ import attrs
 
 from power_core.admission.verify import Admission, check_manifest
 from power_core.artifacts.gguf import GgufHeader, scan_header
-from power_core.artifacts.identity import ArtifactIdentity, identify_model
+from power_core.artifacts.identity import ArtifactIdentity, identify
 from power_core.artifacts.roles import FileRole, check_target, describe_role
 from power_core.artifacts.validation import ArtifactValidator, Check, ValidationReport
 from power_core.artifacts.values import Scalar, StringArray
@@ -65,7 +65,7 @@ def run_inspect(file: Path, *, as_json: bool) -> int:
     admission: Admission | None = None
     try:
         with ProgressView() as progress:
-            identity = identify_model(header, lambda done, total: progress.update("hash", done, total))
+            identity = identify(header, lambda done, total: progress.update("hash", done, total))
     except ArtifactError as error:
         reports.insert(0, _failed_report(header, "identity", error.check_id, str(error)))
     else:

@@ -162,7 +162,7 @@ SETTINGS: tuple[Setting, ...] = (
         WHOLE,
         "Context size in tokens.",
         key="num_ctx",
-        unset="4096, or less where the model was trained with less",
+        unset="4096, or less where the target or the draft was trained with less",
     ),
     _session(
         "batch",

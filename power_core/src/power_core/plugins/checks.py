@@ -104,7 +104,7 @@ def _strategy_fields_problem(spec: StrategySpec) -> str | None:
     options: object = spec.options
     if not isinstance(options, tuple) or not all(_is_text(option) for option in options):
         return f"has options {options!r}, expected a tuple of strings"
-    return _first_uncallable(spec, ("refuse", "needs", "create_drafter"))
+    return _first_uncallable(spec, ("refuse", "needs", "create_drafter", "most_drafts", "most_ctx", "has_confidence"))
 
 
 def _first_uncallable(item: object, fields: Sequence[str]) -> str | None:

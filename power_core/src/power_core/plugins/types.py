@@ -76,6 +76,10 @@ class StrategySpec:
             sentence that says what is missing. Must not open anything.
         most_drafts: ``most_drafts(target_header, draft_header)`` returns the most drafts that a round can have with
             these files (heads, block size), or None when there is no such bound.
+        most_ctx: ``most_ctx(target_header, draft_header)`` returns the longest context, in tokens, that the draft can
+            follow, or None when the target alone bounds it.
+        has_confidence: ``has_confidence(target_header, draft_header)`` is False when drafts come without confidences:
+            ``draft_p_min`` above 0 is refused then.
         needs: ``needs(target_header, draft_header)`` tells what to load and expose.
         create_drafter: Build the drafter; may raise any ``PowerError``.
         options: Names of strategy options it understands, e.g. ``mtp_fr_vocab_size``.
@@ -91,6 +95,8 @@ class StrategySpec:
     needs: Callable[[GgufHeader, GgufHeader | None], TargetNeeds]
     create_drafter: Callable[[DrafterContext], Drafter]
     most_drafts: Callable[[GgufHeader, GgufHeader | None], int | None] = lambda target, draft: None
+    most_ctx: Callable[[GgufHeader, GgufHeader | None], int | None] = lambda target, draft: None
+    has_confidence: Callable[[GgufHeader, GgufHeader | None], bool] = lambda target, draft: True
     options: tuple[str, ...] = ()
 
 
