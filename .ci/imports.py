@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-MEMBERS = ("power_core", "native", "plugins/*")
+MEMBERS = ("power_core", "native", "plugins/*", "contract_tests")
 PROGRAMS = ("examples", "benchmarks")
 PROBE = """
 import importlib, sys

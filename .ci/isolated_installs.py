@@ -1,7 +1,7 @@
 """Build every member's wheel once, then install each alone into an empty environment and import all its modules.
 
 One workspace environment hides imports that a member never declared; an empty one does not. A plugin brings the core
-and the native library at most, never another plugin.
+and the native library at most, never another plugin and never the contract kit.
 """
 
 import os
@@ -15,8 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-MEMBERS = ("power_core", "native", "plugins/*")
-SCRIPTS = {"power-core": ("bin/power", "--help")}
+MEMBERS = ("power_core", "native", "plugins/*", "contract_tests")
+SCRIPTS = {"power-core": ("bin/power", "--help"), "power-contract-tests": ("bin/power-contract", "list")}
 IMPORT_ALL = """
 import importlib, sys
 from importlib.metadata import distributions, files
@@ -27,6 +27,7 @@ if strangers:
 sources = [file for file in files(sys.argv[1]) if file.suffix == ".py" and file.parts[0].isidentifier()]
 names = sorted(".".join(file.with_suffix("").parts).removesuffix(".__init__") for file in sources)
 names = [name for name in names if not name.endswith(".__main__")]
+names = [name for name in names if not name.endswith(".contract")]  # of a plugin; the contract kit alone imports it
 for name in names:
     importlib.import_module(name)
 print(f"{sys.argv[1]}: {len(names)} modules imported")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-MEMBERS = ("power_core", "native", "plugins/*")
+MEMBERS = ("power_core", "native", "plugins/*", "contract_tests")
 
 
 def load(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
+SUBJECTS = ("power-mtp", "power-dflash", "power-dflash2", "power-dspark", "power-ngram", "power-ngram-context")
 TEST_COMMAND = re.compile(r"<!-- test-command -->\s*```\w*\n(?P<command>.*?)\n```", re.DOTALL)
 NOT_RUN = re.compile(r"^not run here: (.+)$", re.MULTILINE)
 
@@ -52,8 +53,10 @@ def steps(*, full: bool) -> list[Step]:
         Step("types", ("uv run mypy",)),
         Step("imports", ("uv run lint-imports", "uv run python .ci/imports.py")),
         Step("tests", (readme_test_command(),)),
+        Step("contract", (f"uv run power-contract run {' '.join(SUBJECTS)} --profile {'contract' if full else 'ci'}",)),
         Step("examples", tuple(f"uv run python {path}" for path in examples)),
         Step("isolated", ("uv run python .ci/isolated_installs.py",)),
+        Step("stranger", ("uv run python .ci/stranger.py dist",)),
         Step("news", ("uv run python .ci/news.py",)),
     ]
     if full:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from power_core.plugins import PluginInfo, StrategySpec, hookimpl
 from power_dspark.config import DEFAULT_DRAFT_MAX_TOKENS, DISTRIBUTION, STRATEGY, SUMMARY
-from power_dspark.graph import confidence
 
 if TYPE_CHECKING:
     from power_core.artifacts import ArtifactValidator, DraftValidator
@@ -22,6 +21,7 @@ def power_plugin_info() -> PluginInfo:
 @hookimpl
 def power_strategies() -> Iterator[StrategySpec]:
     """Register the strategy."""
+    from power_dspark.graph import confidence
     from power_native import block_strategy
 
     yield block_strategy(

@@ -1,0 +1,1 @@
+"""The tests of the contract; every one checks one clause of clauses.toml."""

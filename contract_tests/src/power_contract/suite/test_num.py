@@ -1,0 +1,177 @@
+"""NUM: the figures of the report, recomputed from what the drafter and the target were asked."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import cache
+from typing import TypeAlias
+
+import attrs
+import pytest
+
+from power_contract.assertions import check_equal, check_that
+from power_contract.calls import watched_evaluations
+from power_contract.clauses import clause
+from power_contract.prompts import repeating_prompt
+from power_contract.sessions import Scripted, open_subject_session
+from power_contract.subject import ContractSubject
+from power_contract.trace import Traced, TracedRound
+from power_core.generation import TokenPiece
+from power_core.report import GenerationResult, Report
+
+PROMPT = repeating_prompt(8, 20)
+TOKENS = 40
+SCRIPTS: tuple[Scripted, ...] = (None, "zero", "partial", "full")
+
+
+@attrs.frozen(kw_only=True)
+class Measured:
+    """A request, and the independent account of it.
+
+    Attributes:
+        result: What it returned.
+        pieces: What it handed out.
+        token_bytes: Bytes of its tokens, as the vocabulary has them.
+        committed_tokens: Tokens in the target's memory afterwards, without the prompt's.
+        rounds: What was asked of the drafter.
+        positions: What was asked of the target.
+    """
+
+    result: GenerationResult
+    pieces: list[TokenPiece]
+    token_bytes: bytes
+    committed_tokens: int
+    rounds: list[TracedRound]
+    positions: list[range]
+
+    @property
+    def report(self) -> Report:
+        """The report under test."""
+        return self.result.report
+
+    @property
+    def drafted(self) -> list[TracedRound]:
+        """Rounds that had drafts."""
+        return [each for each in self.rounds if each.proposed]
+
+
+def measured(subject: ContractSubject, target_kind: str, scripted: Scripted, stop: tuple[str, ...] = ()) -> Measured:
+    """Run one request and keep the account of it."""
+    traced = Traced()
+    with (
+        open_subject_session(subject, target_kind, scripted=scripted, on_drafter=traced) as session,
+        watched_evaluations(session.context) as evaluations,
+    ):
+        request = session.generate(PROMPT, max_tokens=TOKENS, stop=stop)
+        pieces = list(request)
+        result = request.result()
+        return Measured(
+            result=result,
+            pieces=pieces,
+            token_bytes=b"".join(session.model.vocabulary.token_bytes(token) for token in result.tokens),
+            committed_tokens=len(session.committed_tokens) - len(PROMPT),
+            rounds=traced.rounds,
+            positions=evaluations.positions,
+        )
+
+
+Runs: TypeAlias = Callable[[str, str | None], Measured]
+
+
+@pytest.fixture(scope="module")
+def runs(subject: ContractSubject) -> Runs:
+    """Return the account of a request on a target kind with drafts of a kind; each is run once."""
+    return cache(lambda target_kind, scripted: measured(subject, target_kind, scripted))
+
+
+@pytest.fixture(params=SCRIPTS, ids=str)
+def run(runs: Runs, target_kind: str, request: pytest.FixtureRequest) -> Measured:
+    """The account of each of these requests."""
+    return runs(target_kind, request.param)
+
+
+@clause("NUM-01")
+def test_counts_of_drafts(run: Measured) -> None:
+    report, accepted = run.report, [each.accepted or 0 for each in run.rounds]
+    limits = [0 if each.request is None else each.request.limit_tokens for each in run.rounds]
+    rejected = [len(each.proposed) - (each.accepted or 0) for each in run.drafted]
+    found = (
+        report.rounds,
+        report.drafted_tokens,
+        report.accepted_tokens,
+        report.accepted_prefix_histogram,
+        report.draft_limit_histogram,
+        report.max_rejected_tokens,
+    )
+    expected = (
+        len(run.rounds),
+        sum(len(each.proposed) for each in run.drafted),
+        sum(accepted),
+        dict(Counter(accepted)),
+        dict(Counter(limits)),
+        max(rejected, default=0),
+    )
+    check_equal("rounds, drafted, accepted, both histograms and the longest rejected suffix", found, expected)
+    kept = [each.kept_rows - 1 for each in run.rounds]
+    check_equal("accepted drafts of every round, by the rows that were committed", kept, accepted)
+
+
+@clause("NUM-02")
+def test_each_round_adds_one_token_of_the_targets_own(run: Measured) -> None:
+    check_equal("verified tokens, by the history", run.report.verified_tokens, run.committed_tokens)
+    check_equal("verified tokens", run.report.verified_tokens, run.report.accepted_tokens + run.report.rounds)
+
+
+@clause("NUM-02")
+@pytest.mark.parametrize("scripted", ["zero", "full"])
+def test_a_round_that_ends_at_a_stop_adds_none(
+    subject: ContractSubject, target_kind: str, runs: Runs, scripted: Scripted
+) -> None:
+    text = runs(target_kind, None).result.text
+    triples = (text[at : at + 3] for at in range(len(text) // 2, len(text) - 3))
+    stop = next(triple for triple in triples if triple.isascii())
+    run = measured(subject, target_kind, scripted, (stop,))
+    check_equal("the end of a request with a stop string", run.result.finish_reason, "stop_string")
+    check_equal("verified tokens, by the history", run.report.verified_tokens, run.committed_tokens)
+    own = run.report.verified_tokens - run.report.accepted_tokens
+    allowed = (run.report.rounds, run.report.rounds - 1) if run.report.accepted_tokens else (run.report.rounds,)
+    check_that(own in allowed, "tokens of the target's own", expected=f"one of {allowed}", actual=own)
+
+
+@clause("NUM-03")
+def test_tokens_pieces_and_text_agree(run: Measured) -> None:
+    result, pieces = run.result, run.pieces
+    tokens = [each.token for each in pieces if each.token is not None]
+    check_equal("the tokens of the pieces", tokens, list(result.tokens))
+    check_equal("the number of emitted tokens", result.report.emitted_tokens, len(result.tokens))
+    check_equal("the text of the pieces", "".join(each.text for each in pieces), result.text)
+    check_equal("the text of the tokens", run.token_bytes.decode("utf-8", "replace"), result.text)
+    check_equal("the number of prompt tokens", result.report.prompt_tokens, len(PROMPT))
+
+
+@clause("NUM-04")
+def test_target_calls_are_the_evaluations(run: Measured) -> None:
+    calls = len([each for each in run.positions if each.start >= len(PROMPT)])
+    check_equal("target calls", run.report.target_calls, calls)
+    check_equal("target passes", run.report.target_passes, run.report.rounds)
+    fewest, most = run.report.rounds, sum(1 + len(each.proposed) for each in run.rounds)
+    check_that(fewest <= calls <= most, "target calls", expected=f"{fewest} to {most}", actual=calls)
+
+
+@clause("NUM-05")
+def test_rates_and_times(run: Measured) -> None:
+    report, times = run.report, run.report.timings_ns
+    drafted = report.drafted_tokens
+    check_equal("the acceptance rate", report.acceptance_rate, report.accepted_tokens / drafted if drafted else 0.0)
+    check_equal("tokens per target pass", report.tokens_per_target_pass, report.verified_tokens / report.rounds)
+    decode_s = (times.total - times.prefill) / 1e9
+    check_that(
+        abs(report.tokens_per_second * decode_s - report.emitted_tokens) < 1e-6,
+        "tokens per second",
+        expected=report.emitted_tokens / decode_s,
+        actual=report.tokens_per_second,
+    )
+    parts = (times.prefill, times.draft, times.verify, times.sample)
+    fits = min(parts) >= 0 and times.prefill > 0 and times.verify > 0 and sum(parts) <= times.total
+    check_that(fits, "prefill, draft, verify and sample", expected=f"within {times.total} ns", actual=parts)

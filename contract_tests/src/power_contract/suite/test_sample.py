@@ -1,0 +1,175 @@
+"""SAMPLE: the sampler's state moves once per emitted token, whatever was proposed and rejected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from power_contract.assertions import check_that
+from power_contract.bench import open_bench
+from power_contract.clauses import clause
+from power_contract.histories import HistoryCounts
+from power_contract.oracle import evaluate_next, prefill
+from power_contract.sampling import CountingSampler
+from power_contract.sessions import open_subject_session, session_oracle
+from power_contract.spy import InjectedError
+from power_contract.strategies import PROMPT, SAMPLINGS, acceptances
+from power_contract.subject import ContractSubject
+from power_core.errors import TransactionAborted
+from power_core.sampler import SamplingSettings
+from power_core.target import TargetContext
+from power_core.tokens import TokenId
+
+TOP_K = 5
+SEEDS = 200
+CHI_SQUARE_4_DOF = 23.51
+"""Exceeded with probability 1e-4; the seeds are fixed, so the outcome is too."""
+
+
+@clause("SAMPLE-01")
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda each: f"temperature-{each.temperature}-seed-{each.seed}")
+@given(data=st.data())
+def test_with_a_fixed_seed_rounds_emit_what_plain_decoding_emits(
+    subject: ContractSubject,
+    target_kind: str,
+    sampling: SamplingSettings,
+    data: st.DataObject,
+    histories: HistoryCounts,
+) -> None:
+    with open_bench(subject, target_kind, sampling=sampling, counts=histories) as bench:
+        bench.start(bench.prompt(33))
+        for accepted in data.draw(acceptances(bench.settings.draft_max), label="accepted"):
+            bench.round(accepted)
+            bench.check_history()
+
+
+@clause("SAMPLE-02")
+@pytest.mark.parametrize("fault", [None, "drafter.process", "drafter.accept", "target.evaluate"])
+def test_one_draw_and_one_accept_per_emitted_token(
+    subject: ContractSubject, target_kind: str, fault: str | None, histories: HistoryCounts
+) -> None:
+    with open_bench(subject, target_kind, counts=histories, slice_rows=2) as bench:
+        truth = plain_tokens(bench.target, bench.prompt(33), 40)
+        line = bench.start(bench.prompt(33))
+        sampler = CountingSampler(bench.target)
+        sampler.begin(line.prompt)
+        line.parts.sampler = sampler
+        row, _ = prefill(bench.target, line.prompt)
+        line.sequence.history[-1] = sampler.sample(row)
+        for right in (0, 2, bench.settings.draft_max, 1, 0):
+            if fault is not None:
+                bench.journal.arm(*fault.split("."), when="after")
+            try:
+                bench.round(drafts_of(truth, len(line.generated), right, bench.settings.draft_max))
+            except (InjectedError, TransactionAborted):
+                bench.told.append(f"fail(after {fault})")
+            bench.journal.disarm()
+            bench.equal("the emitted tokens", line.generated, truth[: len(line.generated)])
+            bench.equal("the random draws", sampler.draws, len(line.generated))
+            bench.equal("the tokens accepted into the sampler", sampler.accepted, [*line.prompt, *line.generated])
+
+
+def plain_tokens(target: TargetContext, prompt: Sequence[TokenId], count: int) -> list[TokenId]:
+    """Decode with the counting sampler, one token after the other."""
+    sampler = CountingSampler(target)
+    sampler.begin(prompt)
+    row, _ = prefill(target, prompt)
+    tokens = [sampler.sample(row)]
+    while len(tokens) < count:
+        evaluate_next(target, tokens[-1:])
+        tokens.append(sampler.sample(0))
+    return tokens
+
+
+def drafts_of(truth: Sequence[TokenId], at: int, right: int, width: int) -> list[TokenId]:
+    """Return drafts of which the first ``right`` are what follows."""
+    following = truth[at : at + width]
+    return [token if index < right else (token + 1) % 400 for index, token in enumerate(following)]
+
+
+@clause("SAMPLE-03")
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=lambda each: f"temperature-{each.temperature}-seed-{each.seed}")
+def test_a_samplers_snapshot_is_exact_and_can_be_restored_twice(
+    subject: ContractSubject, target_kind: str, sampling: SamplingSettings
+) -> None:
+    with open_bench(subject, target_kind) as bench:
+        prefill(bench.target, bench.prompt(33))
+        evaluate_next(bench.target, list(bench.prompt(8, salt=3)))
+        sampler = bench.target.open_sampler(sampling)
+        sampler.begin(bench.prompt(33))
+        before = [sampler.sample(row) for row in range(3)]
+        mark = sampler.snapshot()
+        first = [sampler.sample(row) for row in (3, 4, 5, 6, 7)]
+        for _ in range(2):
+            sampler.restore(mark)
+            bench.equal("the draws after restore()", [sampler.sample(row) for row in (3, 4, 5, 6, 7)], first)
+        sampler.begin(bench.prompt(33))
+        bench.equal("the draws of a new request", [sampler.sample(row) for row in range(3)], before)
+        sampler.close()
+
+
+@clause("SAMPLE-04")
+def test_rounds_draw_from_the_targets_distribution(subject: ContractSubject, target_kind: str) -> None:
+    sampling = SamplingSettings(temperature=1.5, top_k=TOP_K)
+    with open_bench(subject, target_kind, sampling=sampling) as bench:
+        line = bench.start(bench.prompt(33))
+        logits = bench.oracle.logits_after(line.prompt, [], line.generated)[0].astype(np.float64)
+        best = np.argsort(logits)[::-1][:TOP_K]
+        shares = np.exp((logits[best] - logits[best[0]]) / sampling.temperature)
+        expected = SEEDS * shares / shares.sum()
+        drawn = dict.fromkeys(best.tolist(), 0)
+        for seed in range(SEEDS):
+            token = first_token_of_a_round(bench, seed, int(best[1]))
+            check_that(token in drawn, "the drawn token", expected=sorted(drawn), actual=token)
+            drawn[token] += 1
+        found = np.asarray([drawn[token] for token in best.tolist()])
+        distance = float(((found - expected) ** 2 / expected).sum())
+        check_that(distance < CHI_SQUARE_4_DOF, "the frequencies", expected=np.round(expected, 1), actual=found)
+
+
+def first_token_of_a_round(bench: Any, seed: int, draft: TokenId) -> TokenId:
+    """Return the first token that a round emits with a sampler of that seed; the round is not kept."""
+    line = bench.line()
+    sampler = bench.target.open_sampler(SamplingSettings(temperature=1.5, top_k=TOP_K, seed=seed))
+    line.parts.sampler = sampler
+    sampler.begin(line.prompt)
+    bench.plan([draft])
+    with bench.transaction() as transaction:
+        transaction.propose(bench.request(limit=1))
+        block = transaction.verify(lambda token: False)
+    sampler.close()
+    token: TokenId = block.emitted[0]
+    return token
+
+
+@clause("SAMPLE-05")
+def test_two_sequences_have_samplers_of_their_own(
+    subject: ContractSubject, target_kind: str, histories: HistoryCounts
+) -> None:
+    with open_bench(subject, target_kind, sequences=2, sampling=SAMPLINGS[0], counts=histories) as bench:
+        bench.start(bench.prompt(33), 0)
+        bench.start(bench.prompt(12, salt=2), 1)
+        most = bench.settings.draft_max
+        for first, second in ((0, most), (2, 0), (most, 1), (1, 1)):
+            bench.round(first, 0)
+            bench.round(second, 1)
+        for seq_id in range(2):
+            bench.check_history(seq_id)
+
+
+@clause("SAMPLE-06")
+@pytest.mark.parametrize("scripted", [None, "zero", "partial", "full"])
+def test_a_sessions_stochastic_output_is_plain_decodings(
+    subject: ContractSubject, target_kind: str, scripted: Any
+) -> None:
+    for sampling in SAMPLINGS[1:4]:
+        expected = list(session_oracle(subject, target_kind).tokens(PROMPT, 30, sampling))
+        with open_subject_session(subject, target_kind, scripted=scripted, sampling=sampling) as session:
+            for _ in range(2):
+                found = list(session.generate(PROMPT, max_tokens=30, sampling=sampling).result().tokens)
+                check_that(found == expected, f"the output with {sampling}", expected=expected, actual=found)

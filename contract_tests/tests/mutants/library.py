@@ -1,0 +1,162 @@
+"""Faults in the backend's wrapper and in its samplers. Areas NATIVE and SAMPLE."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+
+from mutants.planting import Passing, changed_specs, imported, mutant, replaced
+from power_core.errors import PowerError, StateError
+from power_core.tokens import SequenceRows
+
+# --------------------------------------------------------------------------------------------------------------- SAMPLE
+
+
+@mutant("SAMPLE-03", "ngram")
+def snapshot_is_the_state_itself() -> Iterator[None]:
+    """A sampler's snapshot is its live state."""
+    sampler = imported("native", "sampler").NativeSampler
+    with replaced(sampler, "snapshot", lambda self: self._state):
+        yield
+
+
+@mutant("SAMPLE-05", "ngram")
+def random_state_shared_by_two_sequences() -> Iterator[None]:
+    """All samplers of a context draw from one random state."""
+    context = imported("native", "context").NativeContext
+    opened, known = context.open_sampler, {}
+
+    def shared(self: Any, settings: Any) -> Any:
+        sampler = opened(self, settings)
+        if getattr(sampler, "_state", None) is None or self.sequences < 2:
+            return sampler
+        first = known.setdefault(id(self), sampler)
+        return sampler if first is sampler else SharedState(first, sampler)
+
+    with replaced(context, "open_sampler", shared):
+        yield
+
+
+class SharedState:
+    """A sampler that begins with a state of its own and draws from another's."""
+
+    def __init__(self, first: Any, own: Any) -> None:
+        self._first = first
+        self._own = own
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._first, name)
+
+    def begin(self, prompt: Any) -> None:
+        """Leave the shared state as it is."""
+
+    def close(self) -> None:
+        """Close what is its own."""
+        self._own.close()
+
+
+@mutant("SAMPLE-03", "ngram")
+def begin_keeps_the_random_state() -> Iterator[None]:
+    """A sampler goes on drawing where the request before ended."""
+    sampler = imported("native", "sampler").NativeSampler
+    begin = sampler.begin
+
+    def once(self: Any, prompt: Any) -> None:
+        if not getattr(self, "_begun", False):
+            self._begun = True
+            begin(self, prompt)
+
+    with replaced(sampler, "begin", once):
+        yield
+
+
+# --------------------------------------------------------------------------------------------------------------- NATIVE
+
+
+@mutant("NATIVE-02", "ngram")
+def refused_rows_clear_the_sequence() -> Iterator[None]:
+    """A refused evaluation clears the sequence."""
+    context = imported("native", "context").NativeContext
+    evaluate = context.evaluate
+
+    def clearing(self: Any, sequences: Any, *, kernels: Any) -> None:
+        try:
+            evaluate(self, sequences, kernels=kernels)
+        except PowerError:
+            if not self.closed and sequences[0].seq_id == 0:
+                self.clear(0)
+            raise
+
+    with replaced(context, "evaluate", clearing):
+        yield
+
+
+@mutant("NATIVE-03", "ngram")
+def blocks_by_prefill_kernels() -> Iterator[None]:
+    """A block of rows is computed with the prompt's kernels."""
+    context = imported("native", "context").NativeContext
+    evaluate = context.evaluate
+
+    def fast(self: Any, sequences: Any, *, kernels: Any) -> None:
+        rows = sum(len(each.tokens) for each in sequences)
+        evaluate(self, sequences, kernels="prefill" if rows > 1 else kernels)
+
+    with replaced(context, "evaluate", fast):
+        yield
+
+
+@mutant("NATIVE-04", "ngram")
+def calls_of_two_threads_queue_up() -> Iterator[None]:
+    """A second thread waits for the first instead of being refused."""
+    gate = imported("native", "_handles").ExclusiveGate
+    init = gate.__init__
+
+    def patient(self: Any) -> None:
+        init(self)
+        acquire = self.enter
+        self.enter = lambda blocking=True: acquire(True)
+
+    with replaced(gate, "__init__", patient):
+        yield
+
+
+@mutant("NATIVE-05", "ngram")
+def second_close_of_a_handle_fails() -> Iterator[None]:
+    """A native handle cannot be closed twice."""
+    handle = imported("native", "_handles").NativeHandle
+    close = handle.close
+
+    def strict(self: Any) -> None:
+        if self.closed:
+            raise StateError("the handle is closed")
+        close(self)
+
+    with replaced(handle, "close", strict):
+        yield
+
+
+@mutant("NATIVE-06", "dflash", ("attention",))
+def drafter_uses_the_targets_context() -> Iterator[None]:
+    """The drafter evaluates a row on the target's own context and takes it back."""
+
+    def change(spec: Any) -> Any:
+        def create(context: Any) -> Any:
+            target = context.target_context
+
+            class Guest(Passing):
+                def propose(self, request: Any) -> Any:
+                    start = target.length_tokens(request.seq_id)
+                    if start + 1 < target.ctx_tokens and not target.recurrent:
+                        rows = SequenceRows(seq_id=request.seq_id, start_pos=start, tokens=[request.anchor])
+                        target.evaluate((rows,), kernels="decode")
+                        target.truncate(start, request.seq_id)
+                    return self.inner.propose(request)
+
+            return Guest(spec.create_drafter(context))
+
+        return attrs.evolve(spec, create_drafter=create)
+
+    with changed_specs("dflash", change):
+        yield

@@ -1,0 +1,1 @@
+"""Proposes what followed the last token when it occurred before."""
