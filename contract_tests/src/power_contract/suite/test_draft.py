@@ -92,17 +92,20 @@ def test_drafts_do_not_depend_on_the_chunks_in_which_rows_came(subject: Contract
 @clause("DRAFT-05")
 @given(asked=st.lists(st.tuples(st.integers(0, 511), st.integers(1, 4)), min_size=1, max_size=4))
 def test_proposing_leaves_no_trace(subject: ContractSubject, bench_kind: str, asked: list[tuple[int, int]]) -> None:
-    with open_bench(subject, bench_kind) as bench, bench.twin() as quiet:
+    with open_bench(subject, bench_kind) as bench, bench.twin() as quiet, bench.twin() as silent:
         anchors = fed(bench)
-        fed(quiet)
+        for one in (quiet, silent):
+            fed(one)
         for anchor, limit in asked:
             proposal = bench.ask(anchor, limit=min(limit, bench.settings.draft_max))
             if proposal.tokens:
                 bench.own.accept(0)
-        for one in (bench, quiet):
+        for anchor in anchors:
+            bench.equal("the drafts after other proposals", shown(bench.ask(anchor)), shown(quiet.ask(anchor)))
+        for one in (bench, silent):
             feed_more(one, anchors[:1])
         for anchor in anchors:
-            bench.equal("the drafts one row later", shown(bench.ask(anchor)), shown(quiet.ask(anchor)))
+            bench.equal("the drafts one row later", shown(bench.ask(anchor)), shown(silent.ask(anchor)))
 
 
 def feed_more(bench: Bench, tokens: list[int]) -> None:
