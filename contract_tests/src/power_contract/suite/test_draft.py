@@ -96,7 +96,7 @@ def test_proposing_leaves_no_trace(subject: ContractSubject, bench_kind: str, as
         anchors = fed(bench)
         for one in (quiet, silent):
             fed(one)
-        for anchor, limit in asked:
+        for anchor, limit in [*asked, *((anchor, 1) for anchor in anchors)]:
             proposal = bench.ask(anchor, limit=min(limit, bench.settings.draft_max))
             if proposal.tokens:
                 bench.own.accept(0)
