@@ -1,0 +1,1 @@
+"""The recipe of the zoo: text, tokenizer, target, drafters, export and checks, one module per step."""

@@ -1,0 +1,118 @@
+"""The three block drafters: heads on the backbone, their training objectives, and how each picks its drafts."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from recipe.blocks import Backbone, DraftShape, block_tokens
+from recipe.selector import Selector
+
+POSITION_DECAY_ROWS = 4.0
+DSPARK_CROSS_ENTROPY = 0.1
+DSPARK_DISTANCE = 0.9
+SELECTOR_UNARY = 0.5
+
+
+class MarkovHead(nn.Module):
+    """DSpark: shifts a row's logits by the token before it, and tells how likely its draft is right."""
+
+    def __init__(self, vocabulary_tokens: int, hidden: int, rank: int) -> None:
+        super().__init__()
+        self.before = nn.Embedding(vocabulary_tokens, rank)
+        self.after = nn.Linear(rank, vocabulary_tokens, bias=False)
+        self.confidence = nn.Linear(hidden + rank, 1)
+        self.after.is_head = True
+        nn.init.zeros_(self.after.weight)
+
+    def shift(self, before: Tensor) -> Tensor:
+        """Return logits to add, for the token before each row."""
+        return self.after(self.before(before))
+
+    def doubt(self, rows: Tensor, before: Tensor) -> Tensor:
+        """Return the confidence's logit; it learns from the rows without changing them."""
+        return self.confidence(torch.cat([rows, self.before(before)], dim=-1).detach()).squeeze(-1)
+
+
+class BlockDrafter(nn.Module):
+    """A backbone with the heads of its kind; embeddings and output matrix are the target's, unchanged."""
+
+    def __init__(self, shape: DraftShape, embeddings: Tensor, head: Tensor, mask_token: int) -> None:
+        super().__init__()
+        self.shape, self.mask_token = shape, mask_token
+        self.backbone = Backbone(shape)
+        self.register_buffer("embeddings", embeddings, persistent=False)
+        self.register_buffer("head", head, persistent=False)
+        tokens = len(embeddings)
+        self.markov = MarkovHead(tokens, shape.hidden, shape.markov_rank) if shape.kind == "dspark" else None
+        self.selector = Selector(tokens, shape.hidden, shape.selector_rank) if shape.kind == "dflash2" else None
+
+    def draft_rows(self, features: Tensor, tokens: Tensor, anchors: Tensor, drafts: int) -> Tensor:
+        """Return the rows that predict, ``[batch, blocks, drafts, hidden]``."""
+        first = self.shape.first_draft_row
+        block = block_tokens(tokens, anchors, drafts + first, self.mask_token)
+        rows = self.backbone(features, anchors, functional.embedding(block, self.embeddings))
+        return rows[:, :, first:]
+
+    def losses(self, features: Tensor, tokens: Tensor, anchors: Tensor, drafts: int) -> dict[str, Tensor]:
+        """Return losses and shares of right drafts at blocks of ``drafts`` drafts, given the tokens before each."""
+        rows = self.draft_rows(features, tokens, anchors, drafts)
+        places = anchors.unsqueeze(1) + torch.arange(drafts)
+        before, wanted = tokens[:, places], tokens[:, places + 1]
+        unary = functional.linear(rows, self.head)
+        weights = torch.exp(-torch.arange(drafts) / POSITION_DECAY_ROWS)
+        if self.markov is not None:
+            logits = unary + self.markov.shift(before)
+            loss = dspark_loss(logits, wanted, weights)
+            right = (logits.argmax(-1) == wanted).float()
+            doubt = functional.binary_cross_entropy_with_logits(self.markov.doubt(rows, before), right)
+            extra = {"confidence": doubt}
+        elif self.selector is not None:
+            logits = unary + self.selector(rows, before)
+            loss = weighted(cross_entropy(logits, wanted), weights)
+            extra = {"unary": SELECTOR_UNARY * weighted(cross_entropy(unary, wanted), weights)}
+        else:
+            logits, extra = unary, {}
+            loss = weighted(cross_entropy(logits, wanted), weights)
+        return {"loss": loss + sum(extra.values()), **extra, **right_shares(logits, wanted)}
+
+    @torch.no_grad()
+    def draft(self, features: Tensor, tokens: Tensor, anchors: Tensor, drafts: int) -> Tensor:
+        """Return what the drafter proposes, ``[batch, blocks, drafts]``."""
+        rows = self.draft_rows(features, tokens, anchors, drafts)
+        logits = functional.linear(rows, self.head)
+        before, chosen = tokens[:, anchors], []
+        for index in range(drafts):
+            scores = logits[:, :, index]
+            if self.markov is not None:
+                scores = scores + self.markov.shift(before)
+            elif self.selector is not None:
+                best = scores.topk(self.shape.selector_width).indices
+                allowed = torch.full_like(scores, -torch.inf).scatter(-1, best, 0.0)
+                scores = scores + self.selector(rows[:, :, index], before) + allowed
+            before = scores.argmax(-1)
+            chosen.append(before)
+        return torch.stack(chosen, dim=-1)
+
+
+def cross_entropy(logits: Tensor, wanted: Tensor) -> Tensor:
+    """Return the cross-entropy of each row."""
+    return functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none").view_as(wanted)
+
+
+def dspark_loss(logits: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:
+    """Cross-entropy and total-variation distance; greedy decoding makes the target's distribution a single token."""
+    surprise = cross_entropy(logits, wanted)
+    return weighted(DSPARK_CROSS_ENTROPY * surprise + DSPARK_DISTANCE * (1 - torch.exp(-surprise)), weights)
+
+
+def weighted(values: Tensor, weights: Tensor) -> Tensor:
+    """Return the mean of ``[batch, blocks, drafts]``, earlier drafts weighing more."""
+    return (values * weights).sum() / (weights.sum() * values.shape[0] * values.shape[1])
+
+
+def right_shares(logits: Tensor, wanted: Tensor) -> dict[str, Tensor]:
+    """Return the shares of right drafts at the first and the fourth place, given right tokens before."""
+    right = (logits.argmax(-1) == wanted).float().mean(dim=(0, 1))
+    return {"right_1": right[0], "right_4": right[min(3, len(right) - 1)]}
