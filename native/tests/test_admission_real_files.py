@@ -86,10 +86,12 @@ def test_a_draft_of_a_target_with_other_weights_is_refused(tmp_path: Path, targe
     size = files.target.stat().st_size
     build_tiny_target(files.target, kind=target, seed=2)
     assert files.target.stat().st_size == size
-    for given in (True, False):
-        error = files.refusal(given=given)
-        assert isinstance(error, ArtifactPairingError)
-        assert error.check_id == "admission.target_sha256"
+    error = files.refusal()
+    assert isinstance(error, ArtifactPairingError)
+    assert error.check_id == "admission.target_sha256"
+    with open_session(model=files.target, **COMMON) as session:
+        assert session.strategy == ("mtp" if target == "hybrid" else "off")
+        assert "admission" in [event["event"] for event in session.plan.events]
 
 
 def test_drafts_of_two_targets_that_changed_places_are_refused(tmp_path: Path):
