@@ -16,7 +16,9 @@ from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_native import NativeModel
 
-pytest.register_assert_rewrite("block_graph_suite", "block_plugin_suite", "block_session_suite", "fault_runs")
+pytest.register_assert_rewrite(
+    "block_graph_suite", "block_opening_suite", "block_plugin_suite", "block_session_suite", "fault_runs"
+)
 
 TARGETS = ("hybrid", "attention")
 NOT_ADMITTED = "layers-in-another-order"  # the library runs it, the validators refuse it
