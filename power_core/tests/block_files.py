@@ -17,7 +17,12 @@ from power_core.testing.models import build_tiny_target
 from power_native import NativeModel
 
 pytest.register_assert_rewrite(
-    "block_graph_suite", "block_opening_suite", "block_plugin_suite", "block_session_suite", "fault_runs"
+    "block_graph_suite",
+    "block_opening_suite",
+    "block_plugin_suite",
+    "block_session_suite",
+    "fault_runs",
+    "sequences_suite",
 )
 
 TARGETS = ("hybrid", "attention")

@@ -9,15 +9,14 @@ import pytest
 from block_files import FORM_NAMES, TARGETS
 from block_reference import BlockReference
 from drafter_bench import DRAFT_MAX, LOWEST, same
+from sequences_suite import OTHER_PROMPT, PROMPT
 
 from power_core.drafter import DraftRequest
 from power_core.errors import Cancelled, StateError
 from power_core.tokens import CommittedRows, Taps
 
-PROMPT = [(7 * index + 11) % 400 for index in range(50)]
 BEFORE_RING_END = [(7 * index + 11) % 400 for index in range(495)]
 """A window of 32 tokens is kept in a ring of 256 cells, which ends at 256 and 512 tokens."""
-OTHER_PROMPT = [(13 * index + 5) % 400 for index in range(21)]
 MIXED = [2, 0, 4, 1, 0, 3]
 
 
@@ -247,30 +246,6 @@ def test_a_feed_that_stops_between_its_evaluations_is_undone(bench):
     assert one.held_tokens() == len(PROMPT) + 64
     one.drafter.restore(mark)
     assert same(proposal(one, anchor, n_past=len(PROMPT)), expected)
-
-
-# ------------------------------------------------------------------------------------------------------------ sequences
-
-
-def test_sequences_share_the_drafter(bench):
-    both, alone = bench(sequences=2), bench()
-    anchor = both.start(PROMPT, seq_id=0)
-    other_anchor = both.start(OTHER_PROMPT, seq_id=1)
-    kept, anchor = both.round(anchor, 1, seq_id=0)
-    other_kept, other_anchor = both.round(other_anchor, 3, seq_id=1)
-    assert alone.start(PROMPT + kept) == anchor
-    assert same(proposal(both, anchor, seq_id=0), proposal(alone, anchor))
-    assert alone.start(OTHER_PROMPT + other_kept) == other_anchor
-    assert same(proposal(both, other_anchor, seq_id=1), proposal(alone, other_anchor))
-
-
-def test_one_draft_a_round_on_four_sequences_leaves_no_row_behind(bench):
-    one = bench(sequences=4)
-    anchors = [one.start(PROMPT[: 10 + seq_id], seq_id=seq_id) for seq_id in range(4)]
-    for step in range(5):
-        for seq_id in range(4):
-            _, anchors[seq_id] = one.round(anchors[seq_id], (step + seq_id) % 2, seq_id=seq_id, limit=1)
-            assert [one.held_tokens(at) for at in range(4)] == [one.target.length_tokens(at) for at in range(4)]
 
 
 # ----------------------------------------------------------------------------------------------------------------- ends

@@ -3,5 +3,6 @@
 import pytest
 from block_graph_suite import *  # noqa: F403
 from block_opening_suite import *  # noqa: F403
+from sequences_suite import *  # noqa: F403
 
 pytestmark = pytest.mark.native

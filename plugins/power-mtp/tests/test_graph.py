@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 from drafter_bench import DRAFT_MAX, LOWEST, same
+from sequences_suite import *  # noqa: F403
+from sequences_suite import OTHER_PROMPT, PROMPT
 
 from power_core.drafter import DraftRequest
 from power_core.errors import Cancelled, NativeError, StateError
@@ -12,9 +14,6 @@ from power_core.tokens import TapRequest
 from power_native import NativeModel
 
 pytestmark = pytest.mark.native
-
-PROMPT = [(7 * index + 11) % 400 for index in range(50)]
-OTHER_PROMPT = [(13 * index + 5) % 400 for index in range(21)]
 
 
 @pytest.fixture(scope="module")
@@ -113,27 +112,6 @@ def test_an_aborted_proposal_is_undone(bench, nodes):
         one.propose(anchor)
     one.drafter.restore(mark)
     assert same(one.propose(anchor), expected)
-
-
-def test_sequences_share_the_heads(bench):
-    both, alone = bench(sequences=2), bench()
-    anchor = both.start(PROMPT, seq_id=0)
-    other_anchor = both.start(OTHER_PROMPT, seq_id=1)
-    kept, anchor = both.round(anchor, 1, seq_id=0)
-    other_kept, other_anchor = both.round(other_anchor, 3, seq_id=1)
-    assert alone.start(PROMPT + kept) == anchor
-    assert same(both.propose(anchor, seq_id=0), alone.propose(anchor))
-    assert alone.start(OTHER_PROMPT + other_kept) == other_anchor
-    assert same(both.propose(other_anchor, seq_id=1), alone.propose(other_anchor))
-
-
-def test_one_draft_a_round_on_four_sequences_leaves_no_row_behind(bench):
-    one = bench(sequences=4)
-    anchors = [one.start(PROMPT[: 10 + seq_id], seq_id=seq_id) for seq_id in range(4)]
-    for step in range(5):
-        for seq_id in range(4):
-            _, anchors[seq_id] = one.round(anchors[seq_id], (step + seq_id) % 2, seq_id=seq_id, limit=1)
-            assert [one.held_tokens(at) for at in range(4)] == [one.target.length_tokens(at) for at in range(4)]
 
 
 def test_threshold_stops_before_the_first_unlikely_draft(bench):
