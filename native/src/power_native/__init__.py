@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from power_native.info import DeviceInfo, devices, exposes_layer_inputs, library_info
     from power_native.model import NativeModel, NativeTraits
     from power_native.sampler import GreedySampler, NativeSampler
+    from power_native.targets import native_target
     from power_native.vocabulary import NativeVocabulary
 
 __all__ = [
@@ -55,6 +56,7 @@ __all__ = [
     "exposes_layer_inputs",
     "library_info",
     "load_library",
+    "native_target",
     "open_block_graph",
     "require_block_layout",
 ]
@@ -78,6 +80,7 @@ _HOMES = {
     "exposes_layer_inputs": "info",
     "library_info": "info",
     "load_library": "_loader",
+    "native_target": "targets",
     "open_block_graph": "block_opening",
     "require_block_layout": "block_opening",
 }

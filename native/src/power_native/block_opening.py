@@ -13,8 +13,6 @@ from power_core.errors import (
     ArtifactPairingError,
     ConfigError,
     LibraryNotFoundError,
-    PluginVersionError,
-    UnsupportedStrategyError,
 )
 from power_core.plugins.types import DrafterContext
 from power_core.target import ContextSettings, ModelSettings
@@ -24,6 +22,7 @@ from power_native.block_graph import BlockGraph, require_confidence
 from power_native.context import NativeContext
 from power_native.info import exposes_layer_inputs
 from power_native.model import NativeModel
+from power_native.targets import native_target
 
 if TYPE_CHECKING:
     from power_core.artifacts import DraftValidator, GgufHeader
@@ -88,19 +87,8 @@ def open_block_graph(
         ArtifactPairingError: the library loaded something else than the file declares.
         NativeError: the library refused, or memory is short.
     """
-    if context.api_version[0] != API_MAJOR:
-        raise PluginVersionError(
-            f"the core has plugin API {context.api_version!r}, expected major version {API_MAJOR}",
-            distribution=distribution,
-            hint=f"install the {distribution} release that belongs to this power-core",
-        )
-    target_model, target = context.target_model, context.target_context
-    if not isinstance(target_model, NativeModel) or not isinstance(target, NativeContext):
-        raise UnsupportedStrategyError(
-            f"the target runs on {type(target_model).__name__}, but strategy '{strategy}' needs the llama.cpp backend",
-            requested=strategy,
-            hint="run the target with power-native",
-        )
+    context.require_api(API_MAJOR, distribution)
+    target_model, target = native_target(context, strategy)
     _require_fit(context, layout, target)
     require_confidence(confidence, context.draft_p_min)
     model = _open_model(context.draft_path, target_model.settings)

@@ -1,11 +1,9 @@
 """What the plugin registers."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from power_core.errors import PluginVersionError
-from power_core.plugins import API_VERSION, StrategySpec, TargetNeeds
+from power_core.plugins import API_VERSION, DrafterContext, StrategySpec, TargetNeeds
 from power_core.strategies import BUILT_IN_ALIASES
 from power_ngram import plugin
 from power_ngram.config import NgramConfig
@@ -31,14 +29,26 @@ def test_strategy_needs_no_weights(name):
     assert spec.needs(None, None) == TargetNeeds()
 
 
+def context_of(api_version):
+    return DrafterContext(
+        api_version=api_version,
+        target_model=None,
+        target_context=None,
+        target_header=None,
+        draft_path=None,
+        draft_header=None,
+        draft_max_tokens=4,
+    )
+
+
 @pytest.mark.parametrize(("name", "own_output_first"), [("prompt-lookup", False), ("ngram-context", True)])
 def test_factory_builds_the_drafter(name, own_output_first):
-    drafter = SPECS[name].create_drafter(SimpleNamespace(api_version=API_VERSION))
+    drafter = SPECS[name].create_drafter(context_of(API_VERSION))
     assert isinstance(drafter, NgramDrafter)
     assert drafter._config == NgramConfig(own_output_first=own_output_first)
 
 
 def test_factory_refuses_another_major_api():
     with pytest.raises(PluginVersionError, match=r"plugin API \(2, 0\), expected major version 1") as caught:
-        SPECS["prompt-lookup"].create_drafter(SimpleNamespace(api_version=(2, 0)))
+        SPECS["prompt-lookup"].create_drafter(context_of((2, 0)))
     assert caught.value.distribution == "power-ngram"

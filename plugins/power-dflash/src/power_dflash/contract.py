@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from power_contract.files import written
-from power_contract.subject import ArtifactCase, ContractSubject, KnownDraft
+from power_contract.block_subject import block_subject
+from power_contract.subject import KnownDraft
 from power_core.artifacts import ValueType
 from power_core.testing.draft_headers import minimal_draft
-from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.tiny_weights import TargetKind
-from power_dflash.config import DISTRIBUTION, STRATEGY
+from power_dflash.config import DISTRIBUTION
 
-LAYERS, KEY_HEADS = "dflash.target_layers", "dflash.attention.head_count_kv"
-LAYOUT_KEYS = (
-    "dflash.block_size",
-    LAYERS,
-    KEY_HEADS,
-    "tokenizer.ggml.mask_token_id",
-)
+DRAFT = minimal_draft("dflash")
 # Worked out with the NumPy reference of the draft graphs, independently of the plugin and of the library.
 KNOWN_DRAFTS: dict[TargetKind, tuple[KnownDraft, ...]] = {
     "hybrid": (
@@ -41,38 +32,14 @@ KNOWN_DRAFTS: dict[TargetKind, tuple[KnownDraft, ...]] = {
     ),
 }
 
-
-def build_draft(folder: Path, target_kind: TargetKind) -> Path:
-    """Write a draft for a tiny target."""
-    return build_tiny_draft(folder / f"dflash-{target_kind}.gguf", kind="dflash", target=target_kind)
-
-
-def artifact_cases() -> tuple[ArtifactCase, ...]:
-    """Return files with one fault each."""
-    draft = minimal_draft("dflash")
-    faults = (
-        ("block-of-one-row", "block.block_size", draft.with_key("dflash.block_size", ValueType.UINT32, 1)),
-        ("layers-out-of-order", "block.target_layers_unsorted", draft.with_key(LAYERS, ValueType.UINT32, (2, 0))),
-        ("no-layers", "block.target_layers_missing", draft.without_key(LAYERS)),
-        ("heads-that-do-not-divide", "block.head_groups", draft.with_key(KEY_HEADS, ValueType.UINT32, 3)),
-        ("no-feature-matrix", "block.tensor", draft.without_tensor("fc.weight")),
-        ("another-kind", "block.kind", draft.with_tensor("markov_w1.weight", (4, 4))),
-    )
-    return tuple(
-        ArtifactCase(name=name, build=written(content.build), check_id=check_id) for name, check_id, content in faults
-    )
-
-
-SUBJECT = ContractSubject(
+SUBJECT = block_subject(
     name=DISTRIBUTION,
-    strategy=STRATEGY,
     plugin="power_dflash.plugin",
-    features=frozenset(
-        {"model-backed", "draft-file", "taps", "confidence", "mutable-memory", "native", "known-drafts"}
+    kind="dflash",
+    own_layout_keys=(),
+    own_faults=(
+        ("block-of-one-row", "block.block_size", DRAFT.with_key("dflash.block_size", ValueType.UINT32, 1)),
+        ("another-kind", "block.kind", DRAFT.with_tensor("markov_w1.weight", (4, 4))),
     ),
-    target_kinds=("hybrid", "attention", "sliding-window"),
-    build_draft=build_draft,
-    artifact_cases=artifact_cases,
-    layout_keys=LAYOUT_KEYS,
-    known_drafts=KNOWN_DRAFTS.__getitem__,
+    known_drafts=KNOWN_DRAFTS,
 )

@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from power_contract.files import written
-from power_contract.subject import ArtifactCase, ContractSubject, KnownDraft
+from power_contract.block_subject import block_subject
+from power_contract.subject import KnownDraft
 from power_core.artifacts import ValueType
 from power_core.testing.draft_headers import minimal_draft
-from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.tiny_weights import TargetKind
-from power_dspark.config import DISTRIBUTION, STRATEGY
+from power_dspark.config import DISTRIBUTION
 
-LAYERS, KEY_HEADS = "dflash.target_layers", "dflash.attention.head_count_kv"
-LAYOUT_KEYS = (
-    "dflash.block_size",
-    LAYERS,
-    "dflash.sample_from_anchor",
-    "dflash.has_confidence_head",
-    KEY_HEADS,
-    "tokenizer.ggml.mask_token_id",
-)
+HAS_CONFIDENCE = "dflash.has_confidence_head"
+DRAFT = minimal_draft("dspark")
 # Worked out with the NumPy reference of the draft graphs, independently of the plugin and of the library.
 KNOWN_DRAFTS: dict[TargetKind, tuple[KnownDraft, ...]] = {
     "hybrid": (
@@ -43,44 +33,16 @@ KNOWN_DRAFTS: dict[TargetKind, tuple[KnownDraft, ...]] = {
     ),
 }
 
-
-def build_draft(folder: Path, target_kind: TargetKind) -> Path:
-    """Write a draft for a tiny target."""
-    return build_tiny_draft(folder / f"dspark-{target_kind}.gguf", kind="dspark", target=target_kind)
-
-
-def artifact_cases() -> tuple[ArtifactCase, ...]:
-    """Return files with one fault each."""
-    draft = minimal_draft("dspark")
-    faults = (
-        ("block-of-no-row", "block.block_size", draft.with_key("dflash.block_size", ValueType.UINT32, 0)),
-        ("layers-out-of-order", "block.target_layers_unsorted", draft.with_key(LAYERS, ValueType.UINT32, (2, 0))),
-        ("no-layers", "block.target_layers_missing", draft.without_key(LAYERS)),
-        ("heads-that-do-not-divide", "block.head_groups", draft.with_key(KEY_HEADS, ValueType.UINT32, 3)),
-        ("no-feature-matrix", "block.tensor", draft.without_tensor("fc.weight")),
-        ("anchor-unsaid", "block.sample_from_anchor", draft.without_key("dflash.sample_from_anchor")),
-        (
-            "undeclared-confidence-head",
-            "block.confidence_head",
-            draft.with_key("dflash.has_confidence_head", ValueType.BOOL, False),
-        ),
-        ("no-markov-head", "block.tensor", draft.without_tensor("markov_w1.weight")),
-    )
-    return tuple(
-        ArtifactCase(name=name, build=written(content.build), check_id=check_id) for name, check_id, content in faults
-    )
-
-
-SUBJECT = ContractSubject(
+SUBJECT = block_subject(
     name=DISTRIBUTION,
-    strategy=STRATEGY,
     plugin="power_dspark.plugin",
-    features=frozenset(
-        {"model-backed", "draft-file", "taps", "confidence", "mutable-memory", "native", "known-drafts"}
+    kind="dspark",
+    own_layout_keys=("dflash.sample_from_anchor", HAS_CONFIDENCE),
+    own_faults=(
+        ("block-of-no-row", "block.block_size", DRAFT.with_key("dflash.block_size", ValueType.UINT32, 0)),
+        ("anchor-unsaid", "block.sample_from_anchor", DRAFT.without_key("dflash.sample_from_anchor")),
+        ("undeclared-confidence-head", "block.confidence_head", DRAFT.with_key(HAS_CONFIDENCE, ValueType.BOOL, False)),
+        ("no-markov-head", "block.tensor", DRAFT.without_tensor("markov_w1.weight")),
     ),
-    target_kinds=("hybrid", "attention", "sliding-window"),
-    build_draft=build_draft,
-    artifact_cases=artifact_cases,
-    layout_keys=LAYOUT_KEYS,
-    known_drafts=KNOWN_DRAFTS.__getitem__,
+    known_drafts=KNOWN_DRAFTS,
 )

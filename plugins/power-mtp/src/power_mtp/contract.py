@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from power_contract.files import written
+from power_contract.files import header_cases
 from power_contract.subject import ArtifactCase, ContractSubject
 from power_core.artifacts import ValueType
 from power_core.testing.headers import GgufBytes
@@ -21,9 +21,7 @@ def artifact_cases() -> tuple[ArtifactCase, ...]:
         ("only-heads", "mtp.role", declared.with_value(BLOCKS, ValueType.UINT32, 1)),
         ("negative-heads", "mtp.nextn_predict_layers", target.with_value(HEADS, ValueType.INT32, -1)),
     )
-    return tuple(
-        ArtifactCase(name=name, build=written(content.build), check_id=check_id) for name, check_id, content in faults
-    )
+    return header_cases(faults)
 
 
 SUBJECT = ContractSubject(

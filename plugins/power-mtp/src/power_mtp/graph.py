@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from power_core.artifacts import merge_shards
 from power_core.drafter import DraftRequest
-from power_core.errors import ArtifactPairingError, PluginVersionError, StateError, UnsupportedStrategyError
+from power_core.errors import ArtifactPairingError, StateError
 from power_core.plugins.types import DrafterContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_mtp.artifact import MtpValidator
 from power_mtp.config import STRATEGY, MtpConfig
-from power_native import NativeContext, NativeModel, NextnChain
+from power_native import NativeContext, NextnChain, native_target
 
 API_MAJOR = 1
 
@@ -165,23 +165,12 @@ def open_graph(context: DrafterContext) -> MtpGraph:
         ConfigError: an option is unknown or out of range.
         ArtifactError: the heads in the file break their contract, or the library loaded something else.
     """
-    if context.api_version[0] != API_MAJOR:
-        raise PluginVersionError(
-            f"the core has plugin API {context.api_version!r}, expected major version {API_MAJOR}",
-            distribution="power-mtp",
-            hint="install the power-mtp release that belongs to this power-core",
-        )
+    context.require_api(API_MAJOR, "power-mtp")
     header = merge_shards(context.target_header)
     config = MtpConfig.from_options(context.options)
     config.require_supported(header.architecture)
     MtpValidator().validate(header).raise_first()
-    model, target = context.target_model, context.target_context
-    if not isinstance(model, NativeModel) or not isinstance(target, NativeContext):
-        raise UnsupportedStrategyError(
-            f"the target runs on {type(model).__name__}, but strategy '{STRATEGY}' needs the llama.cpp backend",
-            requested=STRATEGY,
-            hint="run the target with power-native",
-        )
+    model, target = native_target(context, STRATEGY)
     heads = model.info.n_layer_nextn
     if heads != header.nextn_layers:
         raise ArtifactPairingError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from power_core.errors import PluginVersionError
 from power_core.plugins import DrafterContext, PluginInfo, StrategySpec, TargetNeeds, hookimpl
 from power_ngram.config import NgramConfig
 
@@ -34,7 +33,7 @@ def _spec(name: str, aliases: tuple[str, ...], summary: str, config: NgramConfig
     def create_drafter(context: DrafterContext) -> Drafter:
         from power_ngram.drafter import NgramDrafter
 
-        _require_api(context.api_version)
+        context.require_api(API_MAJOR, DISTRIBUTION)
         return NgramDrafter(config)
 
     return StrategySpec(
@@ -46,12 +45,3 @@ def _spec(name: str, aliases: tuple[str, ...], summary: str, config: NgramConfig
         needs=lambda target_header, draft_header: TargetNeeds(),
         create_drafter=create_drafter,
     )
-
-
-def _require_api(version: tuple[int, int]) -> None:
-    if version[0] != API_MAJOR:
-        raise PluginVersionError(
-            f"the core has plugin API {version!r}, expected major version {API_MAJOR}",
-            distribution=DISTRIBUTION,
-            hint=f"install the {DISTRIBUTION} release that belongs to this power-core",
-        )

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import attrs
 
+from power_core.errors import PluginVersionError
+
 if TYPE_CHECKING:
     from power_core.artifacts.gguf import GgufHeader
     from power_core.drafter import Drafter
@@ -59,6 +61,19 @@ class DrafterContext:
     draft_p_min: float = 0.0
     threads: int = 0
     options: dict[str, Any] = attrs.field(factory=dict)
+
+    def require_api(self, major: int, distribution: str) -> None:
+        """Refuse a core that speaks another major version of the plugin API than ``distribution`` was written for.
+
+        Raises:
+            PluginVersionError: carries the distribution.
+        """
+        if self.api_version[0] != major:
+            raise PluginVersionError(
+                f"the core has plugin API {self.api_version!r}, expected major version {major}",
+                distribution=distribution,
+                hint=f"install the {distribution} release that belongs to this power-core",
+            )
 
 
 @attrs.frozen(kw_only=True)
