@@ -17,24 +17,27 @@ from recipe.target_training import Tokens, windows
 
 @attrs.frozen(kw_only=True, eq=False)
 class Continuations:
-    """Texts and the target's rows of them, in float16.
+    """Texts and the target's rows of them, in float16, on disk until they are picked.
 
     Attributes:
         tokens: int64 ``[texts, rows]``.
-        layers: Inputs of the tapped layers side by side, ``[texts, rows, layers * hidden]``.
-        hidden: Normed last rows, ``[texts, rows, hidden]``.
+        rows: Inputs of the tapped layers side by side, then the normed last row; per file
+            ``[texts, rows, layers * hidden + hidden]``.
+        hidden: Width of the last row.
         written_from: First position that the target wrote itself.
     """
 
     tokens: Tensor
-    layers: Tensor
-    hidden: Tensor
+    rows: Sequence[NDArray[np.float16]]
+    hidden: int
     written_from: int
 
     def pick(self, count: int, generator: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
         """Return tokens, layers and hidden rows of ``count`` texts drawn at random, in float32."""
-        chosen = torch.from_numpy(generator.integers(0, len(self.tokens), count))
-        return self.tokens[chosen], self.layers[chosen].float(), self.hidden[chosen].float()
+        chosen = generator.integers(0, len(self.tokens), count)
+        most = len(self.rows[0])
+        rows = torch.from_numpy(np.stack([self.rows[text // most][text % most] for text in chosen])).float()
+        return self.tokens[torch.from_numpy(chosen)], rows[..., : -self.hidden], rows[..., -self.hidden :]
 
 
 @attrs.frozen(kw_only=True)
@@ -54,7 +57,7 @@ def write_continuations(
     """Write texts batch by batch below ``folder``; batches that are there already are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     for number in range(-(-texts // plan.batch)):
-        file = folder / f"{number:03}.npz"
+        file = folder / f"{number:03}.npy"
         if not file.exists():
             count = min(plan.batch, texts - number * plan.batch)
             prompts = windows(text, rows=plan.prompt_tokens, count=count, seed=seed + number)
@@ -62,28 +65,28 @@ def write_continuations(
             print(f"{file}: {count} texts", flush=True)
 
 
-def read_continuations(folder: Path, plan: ContinuationPlan) -> Continuations:
-    """Read all texts of a folder."""
-    parts = [np.load(file) for file in sorted(folder.glob("[0-9]*.npz")) if "partial" not in file.name]
-    tokens, layers, hidden = (
-        torch.from_numpy(np.concatenate([part[name] for part in parts])) for name in ("tokens", "layers", "hidden")
+def read_continuations(folder: Path, plan: ContinuationPlan, hidden: int) -> Continuations:
+    """Read all texts of a folder; ``hidden`` is the width of the target's rows."""
+    files = sorted(folder.glob("[0-9][0-9][0-9].npy"))
+    tokens = np.concatenate([np.load(_token_file(file)) for file in files])
+    return Continuations(
+        tokens=torch.from_numpy(tokens).long(),
+        rows=[np.load(file, mmap_mode="r") for file in files],
+        hidden=hidden,
+        written_from=plan.prompt_tokens,
     )
-    return Continuations(tokens=tokens.long(), layers=layers, hidden=hidden, written_from=plan.prompt_tokens)
 
 
 @torch.no_grad()
 def _write_batch(target: Target, prompts: Tensor, written_tokens: int, taps: Sequence[int], file: Path) -> None:
     tokens = continue_greedily(target, prompts, written_tokens)
-    layers, hidden = [], []
-    for part in tokens.split(32):
-        rows = target(part, taps=taps)
-        layers.append(_half(torch.cat(rows.layers, dim=-1)))
-        hidden.append(_half(rows.hidden))
-    partial = file.with_suffix(".partial.npz")
-    arrays = {"layers": np.concatenate(layers), "hidden": np.concatenate(hidden)}
-    np.savez(partial, tokens=tokens.numpy().astype(np.uint16), **arrays)
+    parts = [target(part, taps=taps) for part in tokens.split(32)]
+    rows = torch.cat([torch.cat([*part.layers, part.hidden], dim=-1) for part in parts])
+    np.save(_token_file(file), tokens.numpy().astype(np.uint16))
+    partial = file.with_suffix(".partial.npy")
+    np.save(partial, rows.numpy().astype(np.float16))
     partial.replace(file)
 
 
-def _half(rows: Tensor) -> NDArray[np.float16]:
-    return rows.numpy().astype(np.float16)
+def _token_file(file: Path) -> Path:
+    return file.with_suffix(".tokens.npy")

@@ -55,13 +55,19 @@ class BlockDrafter(nn.Module):
         rows = self.backbone(features, anchors, functional.embedding(block, self.embeddings))
         return rows[:, :, first:]
 
-    def losses(self, features: Tensor, tokens: Tensor, anchors: Tensor, drafts: int) -> dict[str, Tensor]:
-        """Return losses and shares of right drafts at blocks of ``drafts`` drafts, given the tokens before each."""
+    def losses(
+        self, features: Tensor, tokens: Tensor, hidden: Tensor, anchors: Tensor, drafts: int
+    ) -> dict[str, Tensor]:
+        """Return losses and shares of right drafts at blocks of ``drafts`` drafts, given the tokens before each.
+
+        ``hidden`` are the target's last rows; from them follows its distribution, which the rows learn beside its text.
+        """
         rows = self.draft_rows(features, tokens, anchors, drafts)
         places = anchors.unsqueeze(1) + torch.arange(drafts)
         before, wanted = tokens[:, places], tokens[:, places + 1]
         unary = functional.linear(rows, self.head)
         weights = torch.exp(-torch.arange(drafts) / POSITION_DECAY_ROWS)
+        taught = functional.linear(hidden[:, places], self.head).softmax(-1)
         if self.markov is not None:
             logits = unary + self.markov.shift(before)
             loss = dspark_loss(logits, wanted, weights)
@@ -72,8 +78,9 @@ class BlockDrafter(nn.Module):
             logits = unary + self.selector(rows, before)
             loss = weighted(cross_entropy(logits, wanted), weights)
             extra = {"unary": SELECTOR_UNARY * weighted(cross_entropy(unary, wanted), weights)}
+            extra["distance"] = weighted(divergence(logits, taught), weights)
         else:
-            logits, extra = unary, {}
+            logits, extra = unary, {"distance": weighted(divergence(unary, taught), weights)}
             loss = weighted(cross_entropy(logits, wanted), weights)
         return {"loss": loss + sum(extra.values()), **extra, **right_shares(logits, wanted)}
 
@@ -99,6 +106,11 @@ class BlockDrafter(nn.Module):
 def cross_entropy(logits: Tensor, wanted: Tensor) -> Tensor:
     """Return the cross-entropy of each row."""
     return functional.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none").view_as(wanted)
+
+
+def divergence(logits: Tensor, taught: Tensor) -> Tensor:
+    """Return the cross-entropy of each row against the target's distribution."""
+    return -(taught * logits.log_softmax(-1)).sum(-1)
 
 
 def dspark_loss(logits: Tensor, wanted: Tensor, weights: Tensor) -> Tensor:

@@ -73,7 +73,8 @@ class Workshop:
     def drafting_data(self) -> DraftingData:
         """Return the texts that ``write_texts`` left."""
         validation, training = (
-            read_continuations(self.path(f"texts-{split}"), self.recipe.continuations) for split in TEXTS
+            read_continuations(self.path(f"texts-{split}"), self.recipe.continuations, self.recipe.target.hidden)
+            for split in TEXTS
         )
         return DraftingData(training=training, validation=validation, batch=self.recipe.batch, seed=self.recipe.seed)
 

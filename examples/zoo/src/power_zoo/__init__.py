@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias, get_args
 
 ModelName: TypeAlias = Literal["target", "dflash", "dflash2", "dspark"]
 
-AUTO_DRAFTS = ("dspark", "dflash2", "dflash")
+AUTO_DRAFTS = ("dspark", "dflash", "dflash2")
 HERE = Path(__file__).resolve().parent
 
 __all__ = ["AUTO_DRAFTS", "ModelName", "draft_path", "model_path", "target_path"]
