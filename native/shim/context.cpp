@@ -40,6 +40,11 @@ llama_context_params native_params(const power_context_params & params) {
         native.n_threads = params.threads;
         native.n_threads_batch = params.threads;
     }
+    if (params.rows_threads > 0) {
+        native.n_threads_batch = params.rows_threads;
+    }
+    native.type_k = power::kv_type(params);
+    native.type_v = native.type_k;
     native.ctx_type = params.kind == POWER_CONTEXT_NEXTN ? LLAMA_CONTEXT_TYPE_MTP : LLAMA_CONTEXT_TYPE_DEFAULT;
     native.pooling_type = LLAMA_POOLING_TYPE_NONE;  // a file's own pooling would leave the nextn rows unwritten
     native.flash_attn_type = (llama_flash_attn_type) params.flash_attention;
@@ -122,6 +127,7 @@ void open_native(power_context * context, const power_context_params & params) {
     size_arrays(context);
     llama_set_causal_attn(context->llama, params.causal != 0);
     llama_set_abort_callback(context->llama, should_abort, context);
+    power::place_threads(context, params);
     if (context->kind == POWER_CONTEXT_NEXTN) {
         if (context->recurrent != nullptr) {
             power::fail(POWER_UNSUPPORTED, "the nextn blocks of architecture '%s' keep recurrent state",
@@ -211,6 +217,7 @@ power_status power_context_info_get(power_context * ctx, power_context_info * in
         info->threads = llama_n_threads(ctx->llama);
         info->flash_attention = ctx->llama->get_cparams().flash_attn ? 1 : 0;
         info->exact = ctx->exact ? 1 : 0;
+        info->rows_threads = llama_n_threads_batch(ctx->llama);
         info->memory_bytes = 0;
         for (const auto & [buffer_type, bytes] : llama_get_memory_breakdown(ctx->llama)) {
             (void) buffer_type;

@@ -35,14 +35,22 @@ Layout build_info_layout() {
 
 Layout device_info_layout() {
     using S = power_device_info;
-    return layout<S>("power_device_info", {AT(size), AT(type), AT(memory_free_bytes), AT(memory_total_bytes), AT(name),
-                                           AT(description)});
+    return layout<S>("power_device_info", {AT(size), AT(type), AT(memory_free_bytes), AT(memory_total_bytes),
+                                           AT(compute_major), AT(compute_minor), AT(name), AT(description),
+                                           AT(bus_id)});
+}
+
+Layout cuda_info_layout() {
+    using S = power_cuda_info;
+    return layout<S>("power_cuda_info", {AT(size), AT(compiled_version), AT(runtime_version), AT(driver_version),
+                                         AT(device_count), AT(error_code), AT(error_name), AT(error_text)});
 }
 
 Layout model_params_layout() {
     using S = power_model_params;
     return layout<S>("power_model_params", {AT(size), AT(gpu_layers), AT(load_nextn), AT(repack_weights), AT(use_mmap),
-                                            AT(use_mlock), AT(progress), AT(progress_user_data)});
+                                            AT(use_mlock), AT(progress), AT(progress_user_data), AT(device),
+                                            AT(placements)});
 }
 
 Layout model_info_layout() {
@@ -51,22 +59,22 @@ Layout model_info_layout() {
                      {AT(size), AT(n_vocab), AT(n_embd), AT(n_layer), AT(n_layer_nextn), AT(n_ctx_train), AT(n_swa),
                       AT(recurrent), AT(add_bos), AT(bos), AT(eos), AT(mask), AT(has_layer_taps),
                       AT(has_nextn_rows), AT(n_embd_in), AT(reserved), AT(size_bytes), AT(architecture),
-                      AT(description)});
+                      AT(description), AT(devices)});
 }
 
 Layout context_params_layout() {
     using S = power_context_params;
     return layout<S>("power_context_params",
                      {AT(size), AT(kind), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
-                      AT(snapshots), AT(threads), AT(flash_attention), AT(output_rows), AT(causal), AT(reserved),
-                      AT(other)});
+                      AT(snapshots), AT(threads), AT(flash_attention), AT(output_rows), AT(causal), AT(rows_threads),
+                      AT(other), AT(kv_type), AT(processors), AT(processor_count), AT(reserved)});
 }
 
 Layout context_info_layout() {
     using S = power_context_info;
     return layout<S>("power_context_info", {AT(size), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
-                                            AT(snapshots), AT(threads), AT(flash_attention), AT(exact), AT(reserved),
-                                            AT(memory_bytes)});
+                                            AT(snapshots), AT(threads), AT(flash_attention), AT(exact),
+                                            AT(rows_threads), AT(memory_bytes)});
 }
 
 Layout rows_layout() {
@@ -100,16 +108,20 @@ Layout sampler_params_layout() {
     using S = power_sampler_params;
     return layout<S>("power_sampler_params",
                      {AT(size), AT(temperature), AT(top_k), AT(top_p), AT(min_p), AT(typical_p), AT(repeat_penalty),
-                      AT(frequency_penalty), AT(presence_penalty), AT(repeat_last_n), AT(seed), AT(reserved)});
+                      AT(frequency_penalty), AT(presence_penalty), AT(repeat_last_n), AT(dry_multiplier), AT(dry_base),
+                      AT(dry_allowed_length), AT(dry_penalty_last_n), AT(xtc_probability), AT(xtc_threshold), AT(seed),
+                      AT(n_biases), AT(bias_tokens), AT(bias_values), AT(dry_breakers), AT(grammar),
+                      AT(dry_breakers_bytes), AT(grammar_bytes)});
 }
 
 #undef AT
 
 const std::vector<Layout> & layouts() {
     static const std::vector<Layout> table = {
-        error_layout(),          build_info_layout(),   device_info_layout(), model_params_layout(),
-        model_info_layout(),     context_params_layout(), context_info_layout(), rows_layout(),
-        sequence_info_layout(),  chain_layout(),        block_layout(),       sampler_params_layout(),
+        error_layout(),          build_info_layout(),    device_info_layout(), cuda_info_layout(),
+        model_params_layout(),   model_info_layout(),    context_params_layout(), context_info_layout(),
+        rows_layout(),           sequence_info_layout(), chain_layout(),       block_layout(),
+        sampler_params_layout(),
     };
     return table;
 }

@@ -92,6 +92,12 @@ power_status power_device_get(uint32_t index, power_device_info * info, power_er
         info->type = device_type(device);
         info->memory_free_bytes = free_bytes;
         info->memory_total_bytes = total_bytes;
+        info->compute_major = 0;
+        info->compute_minor = 0;
+        power::compute_capability(ggml_backend_dev_name(device), info->compute_major, info->compute_minor);
+        ggml_backend_dev_props props = {};
+        ggml_backend_dev_get_props(device, &props);
+        power::copy_text(info->bus_id, sizeof(info->bus_id), props.device_id != nullptr ? props.device_id : "");
         power::copy_text(info->name, sizeof(info->name), ggml_backend_dev_name(device));
         power::copy_text(info->description, sizeof(info->description), ggml_backend_dev_description(device));
     });

@@ -1,5 +1,6 @@
 // Loading a model and reading its facts.
 
+#include "placement.h"
 #include "shim_internal.h"
 
 #include "llama-model.h"
@@ -43,6 +44,14 @@ std::string meta_text(const llama_model * model, const char * key) {
     return text;
 }
 
+std::string device_names(const llama_model * model) {
+    std::string names;
+    for (const llama_device & device : model->devices) {
+        names += std::string(names.empty() ? "" : " ") + ggml_backend_dev_name(device.dev);
+    }
+    return names;
+}
+
 void give_text(const std::string & text, char * buffer, uint32_t capacity, uint32_t * length) {
     power::check_not_null(length, "length");
     *length = (uint32_t) text.size();
@@ -80,11 +89,8 @@ power_status power_model_open(const char * path, const power_model_params * para
         ProgressForward forward{params->progress, params->progress_user_data};
         llama_model_params native = llama_model_default_params();
         native.n_gpu_layers = params->gpu_layers;
-        // By default the library computes parts of a large batch on a GPU even when no layer is there.
-        ggml_backend_dev_t no_devices[] = {nullptr};
-        if (params->gpu_layers == 0) {
-            native.devices = no_devices;
-        }
+        power::Placement placement(*params);
+        placement.apply(native);
         native.load_mode = load_mode(*params);
         native.use_extra_bufts = params->repack_weights != 0;
         native.load_mtp = params->load_nextn != 0;
@@ -136,6 +142,7 @@ power_status power_model_info_get(const power_model * model, power_model_info * 
         char description[sizeof(info->description)] = {};
         llama_model_desc(llama, description, sizeof(description));
         power::copy_text(info->description, sizeof(info->description), description);
+        power::copy_text(info->devices, sizeof(info->devices), device_names(llama));
     });
 }
 

@@ -5,6 +5,7 @@
 #include "llama-model.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace {
 
@@ -53,6 +54,28 @@ void check_rows(const power_context_params & params) {
     if (rows < params.sequences) {
         power::fail(POWER_INVALID_ARGUMENT, "`%s` is %u, expected at least one row for each of %u sequences", name,
                     rows, params.sequences);
+    }
+}
+
+// The library would refuse a block that does not divide a head with a line in its log only.
+void check_kv_type(const power_model * model, const power_context_params & params) {
+    const ggml_type type = power::kv_type(params);
+    if (!ggml_is_quantized(type)) {
+        return;
+    }
+    if (params.flash_attention == 0) {
+        power::fail(POWER_INVALID_ARGUMENT, "`kv_type` is '%s', which needs flash attention", params.kv_type);
+    }
+    const llama_hparams & hparams = model->llama->hparams;
+    const auto block = (uint32_t) ggml_blck_size(type);
+    for (uint32_t layer = 0; layer < hparams.n_layer(); ++layer) {
+        const uint32_t keys = hparams.n_embd_head_k(layer);
+        const uint32_t values = hparams.n_embd_head_v(layer);
+        if (keys % block != 0 || values % block != 0) {
+            power::fail(POWER_UNSUPPORTED,
+                        "`kv_type` is '%s' with blocks of %u, which do not divide a head of layer %u (keys %u, values %u)",
+                        params.kv_type, block, layer, keys, values);
+        }
     }
 }
 
@@ -124,9 +147,28 @@ int32_t physical_rows(const power_context_params & params) {
     return (int32_t) std::min(asked, params.ctx_tokens * params.sequences);
 }
 
+// Types whose rows the library writes and flash attention reads.
+ggml_type kv_type(const power_context_params & params) {
+    static constexpr ggml_type kTypes[] = {GGML_TYPE_F16,  GGML_TYPE_F32,  GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+                                           GGML_TYPE_Q4_1, GGML_TYPE_Q5_0, GGML_TYPE_Q5_1, GGML_TYPE_IQ4_NL};
+    if (params.kv_type == nullptr) {
+        return GGML_TYPE_F16;
+    }
+    std::string known;
+    for (const ggml_type type : kTypes) {
+        if (strcmp(ggml_type_name(type), params.kv_type) == 0) {
+            return type;
+        }
+        known += std::string(known.empty() ? "" : ", ") + ggml_type_name(type);
+    }
+    fail(POWER_INVALID_ARGUMENT, "`kv_type` is '%s', expected one of %s", params.kv_type, known.c_str());
+}
+
 void check_open(const power_model * model, const power_context_params & params) {
     check_counts(params);
     check_rows(params);
+    check_processors(params);
+    check_kv_type(model, params);
     check_architecture(model, params);
 }
 

@@ -118,12 +118,19 @@ float softmax_of_largest(const float * logits, int32_t count, float largest) {
     return (float) (1.0 / sum);
 }
 
-const float * logits_of_row(power_context * context, int32_t row) {
+void check_output_row(const power_context * context, int32_t row) {
     if (row < 0 || row >= context->last_rows) {
         fail(POWER_INVALID_ARGUMENT, "row %d is not in the last evaluation of %d rows", row, context->last_rows);
     }
     if (context->wants_logits[(size_t) row] == 0) {
         fail(POWER_INVALID_ARGUMENT, "row %d of the last evaluation did not want logits", row);
+    }
+}
+
+const float * logits_of_row(power_context * context, int32_t row) {
+    check_output_row(context, row);
+    if (context->chooses_on_device) {
+        fail(POWER_UNSUPPORTED, "the context chooses on the device; the logits of row %d are not on the host", row);
     }
     const ComputeClock clock(context);
     const float * logits = llama_get_logits_ith(context->llama, row);
@@ -134,6 +141,9 @@ const float * logits_of_row(power_context * context, int32_t row) {
 }
 
 Choice choose_at_row(power_context * context, int32_t row, float * probability) {
+    if (context->chooses_on_device && probability == nullptr) {
+        return Choice{device_choice_at_row(context, row), 0.0f};
+    }
     const float * logits = logits_of_row(context, row);
     const int32_t n_vocab = llama_vocab_n_tokens(context->model->vocab);
     Choice choice{};

@@ -5,7 +5,7 @@
 // `uint32_t size`, set by the caller to its own sizeof; a size that differs is POWER_ABI_MISMATCH.
 // Handles are owned by the caller and freed with the matching `_close`, which accepts null. A model should outlive its
 // contexts, and a context every context opened with it as `other`; closed too early, it stays alive until the last of
-// them closes. A sampler is independent of both.
+// them closes. A sampler keeps its model alive likewise, and is independent of contexts.
 // Threads: a context is used by one caller at a time. A second caller gets POWER_BUSY at once; nothing queues.
 // `power_context_abort` and `power_context_clear_abort` may be called from any thread at any time.
 // This header is read by tools/generate_raw.py: keep to plain declarations, one per statement.
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define POWER_ABI_VERSION 2
+#define POWER_ABI_VERSION 3
 
 typedef int32_t power_status;
 
@@ -43,7 +43,8 @@ enum power_status_code {
     POWER_UNSUPPORTED = 10,
     POWER_OUT_OF_MEMORY = 11,
     POWER_EXCEPTION = 12,
-    POWER_NO_FINITE_LOGIT = 13
+    POWER_NO_FINITE_LOGIT = 13,
+    POWER_BAD_GRAMMAR = 14
 };
 
 // Text is UTF-8 and always terminated. `log_tail` is what the library itself last said.
@@ -81,9 +82,24 @@ typedef struct power_device_info {
     int32_t type;              // 0 CPU, 1 GPU, 2 integrated GPU, 3 accelerator
     uint64_t memory_free_bytes;
     uint64_t memory_total_bytes;
+    int32_t compute_major;     // CUDA compute capability, 0 on other devices
+    int32_t compute_minor;
     char name[64];
     char description[128];
+    char bus_id[64];           // PCI address, empty where the backend does not tell
 } power_device_info;
+
+// CUDA versions are 1000 x major + 10 x minor, as CUDA counts them; 0 = there is none.
+typedef struct power_cuda_info {
+    uint32_t size;
+    int32_t compiled_version;  // of the toolkit; 0: compiled without CUDA, and everything below is 0 or empty
+    int32_t runtime_version;   // of the runtime library in use
+    int32_t driver_version;    // newest version that the driver supports; 0 = no driver
+    int32_t device_count;
+    int32_t error_code;        // cudaError_t of the search for devices, 0 = none
+    char error_name[64];
+    char error_text[256];
+} power_cuda_info;
 
 // sizeof of a structure and the offset of each of its members, in declaration order, as the library was compiled.
 // `name` is the structure's name. `offsets` has room for `capacity` values; `*count` receives the number of members.
@@ -93,6 +109,8 @@ POWER_API uint32_t power_abi_version(void);
 POWER_API power_status power_build_info_get(power_build_info *info, power_error *err);
 POWER_API uint32_t power_device_count(void);
 POWER_API power_status power_device_get(uint32_t index, power_device_info *info, power_error *err);
+// What a CUDA build found on this machine; never fails for a missing driver.
+POWER_API power_status power_cuda_info_get(power_cuda_info *info, power_error *err);
 // Copy the captured log's last bytes; `*written` excludes the terminator.
 POWER_API power_status power_log_tail(char *buffer, uint32_t capacity, uint32_t *written, power_error *err);
 // Take over (1) or release (0) the library's log; while captured nothing is printed.
@@ -112,6 +130,8 @@ typedef struct power_model_params {
     uint32_t use_mlock;
     power_progress progress;   // may be null
     void *progress_user_data;
+    const char *device;        // the only GPU that is used: its name, or its number among the GPUs; null: every GPU
+    const char *placements;    // lines "PATTERN=BUFFER": tensors whose name the pattern (std::regex) finds go there
 } power_model_params;
 
 typedef struct power_model_info {
@@ -134,6 +154,7 @@ typedef struct power_model_info {
     uint64_t size_bytes;
     char architecture[64];
     char description[128];
+    char devices[256];         // names of the devices that hold layers, separated by blanks; empty = the CPU only
 } power_model_info;
 
 POWER_API power_status power_model_open(const char *path, const power_model_params *params, power_model **out,
@@ -178,8 +199,12 @@ typedef struct power_context_params {
     int32_t flash_attention;   // -1 auto, 0 off, 1 on
     uint32_t output_rows;      // most rows with logits in one evaluation, at least `sequences`; 0 = batch_rows
     uint32_t causal;           // 0: non-causal attention; needs physical_rows 0 or batch_rows
-    uint32_t reserved;
+    int32_t rows_threads;      // threads of evaluations of several rows; <= 0: `threads`
     power_context *other;      // the target context a drafter shares embeddings, head or memory with; may be null
+    const char *kv_type;       // type of keys and values, by ggml's name; null: "f16"
+    const uint32_t *processors;  // the compute threads run on these only; null: wherever the system puts them
+    uint32_t processor_count;
+    uint32_t reserved;
 } power_context_params;
 
 typedef struct power_context_info {
@@ -192,7 +217,7 @@ typedef struct power_context_info {
     int32_t threads;
     uint32_t flash_attention;  // 1: in use as asked; resolved by the library when auto
     uint32_t exact;            // current state of the exact switch
-    uint32_t reserved;
+    int32_t rows_threads;
     uint64_t memory_bytes;     // device and host buffers of this context
 } power_context_info;
 
@@ -223,6 +248,10 @@ POWER_API power_status power_context_info_get(power_context *ctx, power_context_
 // POWER_UNSUPPORTED when a backend of the context has none (every backend but the CPU), or when the model was opened
 // with repack_weights. A model opened with gpu_layers 0 has the CPU only.
 POWER_API power_status power_context_set_exact(power_context *ctx, uint32_t on, power_error *err);
+// Choose greedily on the device (1): an evaluation computes the largest logit's token of every row that wants logits in
+// its own graph, and no logits come to the host. power_argmax and the drafting primitives then return the device's
+// choice; what needs logits or a probability is POWER_UNSUPPORTED. A change drops the last outputs.
+POWER_API power_status power_context_choose_on_device(power_context *ctx, uint32_t on, power_error *err);
 // Stop the running evaluation at its next graph node and refuse every later one until power_context_clear_abort.
 POWER_API void power_context_abort(power_context *ctx);
 POWER_API void power_context_clear_abort(power_context *ctx);
@@ -339,9 +368,11 @@ POWER_API power_status power_draft_block(power_context *ctx, power_block *block,
 
 // ---------------------------------------------------------------- samplers
 
+// Order: bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw. With a grammar the drawn token is
+// checked, and when it is refused drawn once more among the tokens that the grammar allows.
 typedef struct power_sampler_params {
     uint32_t size;
-    float temperature;         // 0: greedy after the penalties
+    float temperature;         // 0: the largest logit of what is left
     int32_t top_k;             // 0 off
     float top_p;               // 1 off
     float min_p;               // 0 off
@@ -349,19 +380,34 @@ typedef struct power_sampler_params {
     float repeat_penalty;      // 1 off
     float frequency_penalty;
     float presence_penalty;
-    int32_t repeat_last_n;     // tokens the penalties look back on, 0 off; the window is allocated at once and cloned
+    int32_t repeat_last_n;     // tokens the penalties look back on, 0 off; the window is allocated at once
+    float dry_multiplier;      // 0 off
+    float dry_base;
+    int32_t dry_allowed_length;
+    int32_t dry_penalty_last_n; // as repeat_last_n
+    float xtc_probability;     // 0 off
+    float xtc_threshold;       // above 0.5 off
     uint32_t seed;             // 4294967295 is refused: the library would draw a random seed
-    uint32_t reserved;
+    uint32_t n_biases;
+    const int32_t *bias_tokens; // n_biases; each token once
+    const float *bias_values;  // n_biases; added to the logits; -infinity forbids
+    const char *dry_breakers;  // texts of 1..40 bytes, each ended by a 0
+    const char *grammar;       // GBNF with a rule `root`; no terminator needed
+    uint32_t dry_breakers_bytes;
+    uint32_t grammar_bytes;    // 0: no grammar
 } power_sampler_params;
 
-POWER_API power_status power_sampler_open(const power_model *model, const power_sampler_params *params, power_sampler **out,
+// POWER_BAD_GRAMMAR: the text of the error says where.
+POWER_API power_status power_sampler_open(power_model *model, const power_sampler_params *params, power_sampler **out,
                                           power_error *err);
+// A copy with the same state. Copies share buffers: one thread at a time uses any of them, a second gets POWER_BUSY.
 POWER_API power_status power_sampler_clone(const power_sampler *sampler, power_sampler **out, power_error *err);
 POWER_API void power_sampler_close(power_sampler *sampler);
+// Random states, windows and grammar at their beginning.
 POWER_API power_status power_sampler_reset(power_sampler *sampler, power_error *err);
-// Take tokens into the penalties' window without drawing.
+// Take tokens into the windows of penalties and DRY without drawing; a grammar does not see them.
 POWER_API power_status power_sampler_accept(power_sampler *sampler, const int32_t *tokens, uint32_t n_tokens, power_error *err);
-// Draw at a row of the context's last evaluation and accept the drawn token.
+// Draw at a row of the context's last evaluation and accept the drawn token. POWER_NO_FINITE_LOGIT: no token is allowed.
 POWER_API power_status power_sampler_sample(power_sampler *sampler, power_context *ctx, int32_t row, int32_t *token,
                                             power_error *err);
 

@@ -1,147 +1,278 @@
-// The target's own samplers: penalties, top-k, typical, top-p, min-p, temperature, draw.
+// The target's own choice: bias, penalties, DRY, the chain, and a grammar that may refuse what was drawn.
+//
+// What copies of a sampler share: the windows of penalties and DRY follow from the last accepted tokens alone, so every
+// copy keeps those tokens, and the windows are filled again when another copy used them last. A copy costs its random
+// states and those tokens.
 
-#include "shim_internal.h"
+#include "sampler.h"
 
+#include "grammar.h"
+
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <memory>
 
-struct power_sampler {
-    llama_sampler * chain = nullptr;
+namespace {
+
+struct SamplerDeleter {
+    void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
+};
+
+using SamplerPointer = std::unique_ptr<llama_sampler, SamplerDeleter>;
+
+struct Shared {
+    power_model * model;
     int32_t n_vocab = 0;
+    std::vector<llama_logit_bias> biases;
+    SamplerPointer penalties;            // null when off
+    SamplerPointer dry;                  // null when off
+    size_t window_tokens = 0;            // the larger of the two windows
+    uint64_t filled_for = 0;             // the copy whose tokens the windows hold, 0 = none
+    bool typical = false;
+    std::vector<llama_token_data> candidates;
+    std::atomic<bool> in_use{false};
+
+    explicit Shared(power_model * owner) : model(owner) { ++model->references; }
+    ~Shared() { power::model_release(model); }
+    Shared(const Shared &) = delete;
+    Shared & operator=(const Shared &) = delete;
+};
+
+uint64_t next_id() {
+    static std::atomic<uint64_t> last{0};
+    return ++last;
+}
+
+}  // namespace
+
+struct power_sampler {
+    std::shared_ptr<Shared> shared;
+    SamplerPointer chain;
+    std::unique_ptr<power::GrammarState> grammar;  // null without a grammar
+    std::vector<llama_token> recent;               // at least the last window_tokens accepted tokens
+    uint64_t id = next_id();
 };
 
 namespace {
 
-struct ChainDeleter {
-    void operator()(llama_sampler * chain) const { llama_sampler_free(chain); }
+// Copies share buffers: a second caller is refused, never queued.
+class SamplerUse {
+public:
+    explicit SamplerUse(const power_sampler * sampler) {
+        power::check_not_null(sampler, "sampler");
+        shared_ = sampler->shared.get();
+        if (shared_->in_use.exchange(true, std::memory_order_acquire)) {
+            power::fail(POWER_BUSY, "another thread uses the sampler or a copy of it");
+        }
+    }
+    ~SamplerUse() { shared_->in_use.store(false, std::memory_order_release); }
+    SamplerUse(const SamplerUse &) = delete;
+    SamplerUse & operator=(const SamplerUse &) = delete;
+
+private:
+    Shared * shared_;
 };
 
-using ChainPointer = std::unique_ptr<llama_sampler, ChainDeleter>;
-
-void check_range(const char * name, float value, float low, float high) {
-    if (!(value >= low && value <= high)) {
-        power::fail(POWER_INVALID_ARGUMENT, "`%s` is %g, expected %g..%g", name, (double) value, (double) low,
-                    (double) high);
+void build_windows(Shared & shared, const power_sampler_params & params) {
+    if (params.repeat_last_n > 0 && (params.repeat_penalty != 1.0f || params.frequency_penalty != 0.0f ||
+                                     params.presence_penalty != 0.0f)) {
+        shared.penalties.reset(llama_sampler_init_penalties(shared.n_vocab, params.repeat_last_n, params.repeat_penalty,
+                                                            params.frequency_penalty, params.presence_penalty));
+        shared.window_tokens = (size_t) params.repeat_last_n;
+    }
+    if (power::uses_dry(params)) {
+        std::vector<const char *> texts;
+        const std::vector<std::string> breakers = power::dry_breakers(params);
+        for (const std::string & breaker : breakers) {
+            texts.push_back(breaker.c_str());
+        }
+        shared.dry.reset(llama_sampler_init_dry(shared.model->vocab, params.dry_multiplier, params.dry_base,
+                                                params.dry_allowed_length, params.dry_penalty_last_n, texts.data(),
+                                                texts.size()));
+        shared.window_tokens = std::max(shared.window_tokens, (size_t) params.dry_penalty_last_n);
     }
 }
 
-void check_params(const power_sampler_params & params) {
-    check_range("temperature", params.temperature, 0.0f, 1e6f);
-    check_range("top_p", params.top_p, 0.0f, 1.0f);
-    check_range("min_p", params.min_p, 0.0f, 1.0f);
-    check_range("typical_p", params.typical_p, 0.0f, 1.0f);
-    check_range("repeat_penalty", params.repeat_penalty, 1e-6f, 1e6f);
-    check_range("frequency_penalty", params.frequency_penalty, -1e6f, 1e6f);
-    check_range("presence_penalty", params.presence_penalty, -1e6f, 1e6f);
-    if (params.top_k < 0 || params.repeat_last_n < 0) {
-        power::fail(POWER_INVALID_ARGUMENT, "`top_k` is %d and `repeat_last_n` is %d, expected at least 0", params.top_k,
-                    params.repeat_last_n);
-    }
-    if (params.seed == LLAMA_DEFAULT_SEED) {
-        power::fail(POWER_INVALID_ARGUMENT, "seed %u asks the library for a random seed; choose another", params.seed);
-    }
+void give_to_windows(Shared & shared, llama_token token) {
+    llama_sampler_accept(shared.penalties.get(), token);
+    llama_sampler_accept(shared.dry.get(), token);
 }
 
-bool has_penalties(const power_sampler_params & params) {
-    return params.repeat_last_n != 0 && (params.repeat_penalty != 1.0f || params.frequency_penalty != 0.0f ||
-                                         params.presence_penalty != 0.0f);
-}
-
-void add_draw(llama_sampler * chain, const power_sampler_params & params) {
-    if (params.temperature == 0.0f) {
-        llama_sampler_chain_add(chain, llama_sampler_init_greedy());
+void fill_windows(power_sampler & sampler) {
+    Shared & shared = *sampler.shared;
+    if (shared.window_tokens == 0 || shared.filled_for == sampler.id) {
         return;
     }
-    if (params.top_k > 0) {
-        llama_sampler_chain_add(chain, llama_sampler_init_top_k(params.top_k));
+    shared.filled_for = 0;  // a failure on the way leaves them to be filled again
+    llama_sampler_reset(shared.penalties.get());
+    llama_sampler_reset(shared.dry.get());
+    for (const llama_token token : sampler.recent) {
+        give_to_windows(shared, token);
     }
-    if (params.typical_p < 1.0f) {
-        llama_sampler_chain_add(chain, llama_sampler_init_typical(params.typical_p, 1));
-    }
-    if (params.top_p < 1.0f) {
-        llama_sampler_chain_add(chain, llama_sampler_init_top_p(params.top_p, 1));
-    }
-    if (params.min_p > 0.0f) {
-        llama_sampler_chain_add(chain, llama_sampler_init_min_p(params.min_p, 1));
-    }
-    llama_sampler_chain_add(chain, llama_sampler_init_temp(params.temperature));
-    llama_sampler_chain_add(chain, llama_sampler_init_dist(params.seed));
+    shared.filled_for = sampler.id;
 }
 
-power_sampler * take(ChainPointer chain, int32_t n_vocab) {
-    auto * sampler = new power_sampler();
-    sampler->chain = chain.release();
-    sampler->n_vocab = n_vocab;
-    return sampler;
+void remember(power_sampler & sampler, llama_token token) {
+    Shared & shared = *sampler.shared;
+    if (shared.window_tokens == 0) {
+        return;
+    }
+    if (sampler.recent.size() >= 2 * shared.window_tokens) {
+        sampler.recent.erase(sampler.recent.begin(), sampler.recent.end() - (std::ptrdiff_t) shared.window_tokens);
+    }
+    sampler.recent.push_back(token);
+    if (shared.filled_for == sampler.id) {
+        give_to_windows(shared, token);
+    }
+}
+
+// Only what is possible stays: filters of the library compute with the logarithms of all probabilities.
+void keep_above(llama_token_data_array & candidates, float floor) {
+    llama_token_data * end = candidates.data + candidates.size;
+    end = std::remove_if(candidates.data, end, [&](const auto & candidate) { return !(candidate.logit > floor); });
+    candidates.size = (size_t) (end - candidates.data);
+}
+
+llama_token_data_array candidates_of_row(Shared & shared, const float * logits) {
+    std::vector<llama_token_data> & all = shared.candidates;
+    all.resize((size_t) shared.n_vocab);
+    for (llama_token token = 0; token < shared.n_vocab; ++token) {
+        all[(size_t) token] = {token, logits[token], 0.0f};
+    }
+    for (const llama_logit_bias & bias : shared.biases) {
+        all[(size_t) bias.token].logit += bias.bias;
+    }
+    llama_token_data_array candidates{all.data(), all.size(), -1, false};
+    if (!shared.biases.empty()) {
+        keep_above(candidates, -INFINITY);
+    }
+    return candidates;
+}
+
+void apply_windows(Shared & shared, llama_token_data_array & candidates) {
+    if (shared.penalties) {
+        llama_sampler_apply(shared.penalties.get(), &candidates);
+    }
+    if (shared.dry) {
+        llama_sampler_apply(shared.dry.get(), &candidates);
+    }
+    if (!shared.typical || candidates.size == 0) {
+        return;
+    }
+    float largest = candidates.data[0].logit;
+    for (size_t i = 1; i < candidates.size; ++i) {
+        largest = std::max(largest, candidates.data[i].logit);
+    }
+    keep_above(candidates, largest - 87.0f);  // exp(-87) is the last that is not rounded to a subnormal number
+}
+
+llama_token draw(power_sampler & sampler, llama_token_data_array & candidates, int32_t row) {
+    apply_windows(*sampler.shared, candidates);
+    if (candidates.size == 0) {
+        power::fail(POWER_NO_FINITE_LOGIT, "row %d: biases, penalties and grammar together allow no token", row);
+    }
+    llama_sampler_apply(sampler.chain.get(), &candidates);
+    if (candidates.selected < 0 || (size_t) candidates.selected >= candidates.size) {
+        power::fail(POWER_NO_FINITE_LOGIT, "row %d: no token is left to choose from", row);
+    }
+    const llama_token_data & chosen = candidates.data[candidates.selected];
+    if (!std::isfinite(chosen.logit) || !std::isfinite(chosen.p)) {
+        power::fail(POWER_NO_FINITE_LOGIT, "row %d: biases and penalties leave no finite logit to choose by", row);
+    }
+    return chosen.id;
+}
+
+llama_token choose(power_sampler & sampler, const float * logits, int32_t row) {
+    fill_windows(sampler);
+    llama_token_data_array candidates = candidates_of_row(*sampler.shared, logits);
+    const llama_token token = draw(sampler, candidates, row);
+    if (sampler.grammar == nullptr || sampler.grammar->allows(token)) {
+        return token;
+    }
+    candidates = candidates_of_row(*sampler.shared, logits);
+    sampler.grammar->apply(&candidates);
+    keep_above(candidates, -INFINITY);
+    return draw(sampler, candidates, row);
 }
 
 }  // namespace
 
 extern "C" {
 
-power_status power_sampler_open(const power_model * model, const power_sampler_params * params, power_sampler ** out,
+power_status power_sampler_open(power_model * model, const power_sampler_params * params, power_sampler ** out,
                                 power_error * err) {
     return power::guarded(err, [&] {
         power::check_not_null(model, "model");
         power::check_not_null(out, "out");
         power::check_size(params, "power_sampler_params");
         *out = nullptr;
-        check_params(*params);
-        const int32_t n_vocab = llama_vocab_n_tokens(model->vocab);
-        llama_sampler_chain_params chain_params = llama_sampler_chain_default_params();
-        chain_params.no_perf = true;
-        ChainPointer chain(llama_sampler_chain_init(chain_params));
-        if (has_penalties(*params)) {
-            llama_sampler_chain_add(
-                chain.get(), llama_sampler_init_penalties(n_vocab, params->repeat_last_n, params->repeat_penalty,
-                                                          params->frequency_penalty, params->presence_penalty));
+        power::check_sampler_params(model, *params);
+        auto sampler = std::make_unique<power_sampler>();
+        sampler->shared = std::make_shared<Shared>(model);
+        Shared & shared = *sampler->shared;
+        shared.n_vocab = llama_vocab_n_tokens(model->vocab);
+        shared.typical = params->typical_p < 1.0f;
+        for (uint32_t i = 0; i < params->n_biases; ++i) {
+            shared.biases.push_back({params->bias_tokens[i], params->bias_values[i]});
         }
-        add_draw(chain.get(), *params);
-        *out = take(std::move(chain), n_vocab);
+        build_windows(shared, *params);
+        sampler->chain.reset(power::build_chain(*params));
+        if (params->grammar_bytes > 0) {
+            const std::string text(params->grammar, params->grammar_bytes);
+            sampler->grammar = std::make_unique<power::GrammarState>(model->vocab, text);
+        }
+        *out = sampler.release();
     });
 }
 
 power_status power_sampler_clone(const power_sampler * sampler, power_sampler ** out, power_error * err) {
     return power::guarded(err, [&] {
-        power::check_not_null(sampler, "sampler");
+        const SamplerUse use(sampler);
         power::check_not_null(out, "out");
         *out = nullptr;
-        ChainPointer chain(llama_sampler_clone(sampler->chain));
-        if (chain == nullptr) {
-            power::fail(POWER_UNSUPPORTED, "the library could not clone the sampler");
+        auto copy = std::make_unique<power_sampler>();
+        copy->shared = sampler->shared;
+        copy->chain.reset(llama_sampler_clone(sampler->chain.get()));
+        copy->recent = sampler->recent;
+        if (sampler->grammar != nullptr) {
+            copy->grammar = std::make_unique<power::GrammarState>(*sampler->grammar);
         }
-        *out = take(std::move(chain), sampler->n_vocab);
+        *out = copy.release();
     });
 }
 
 void power_sampler_close(power_sampler * sampler) {
-    if (sampler != nullptr) {
-        llama_sampler_free(sampler->chain);
-        delete sampler;
-    }
+    delete sampler;
 }
 
 power_status power_sampler_reset(power_sampler * sampler, power_error * err) {
     return power::guarded(err, [&] {
-        power::check_not_null(sampler, "sampler");
-        llama_sampler_reset(sampler->chain);
+        const SamplerUse use(sampler);
+        llama_sampler_reset(sampler->chain.get());
+        sampler->recent.clear();
+        sampler->shared->filled_for = 0;
+        if (sampler->grammar != nullptr) {
+            sampler->grammar->reset();
+        }
     });
 }
 
 power_status power_sampler_accept(power_sampler * sampler, const int32_t * tokens, uint32_t n_tokens,
                                   power_error * err) {
     return power::guarded(err, [&] {
-        power::check_not_null(sampler, "sampler");
+        const SamplerUse use(sampler);
         if (n_tokens > 0) {
             power::check_not_null(tokens, "tokens");
         }
+        const int32_t n_vocab = sampler->shared->n_vocab;
         for (uint32_t i = 0; i < n_tokens; ++i) {
-            if (tokens[i] < 0 || tokens[i] >= sampler->n_vocab) {
-                power::fail(POWER_INVALID_ARGUMENT, "token %d is not in 0..%d", tokens[i], sampler->n_vocab - 1);
+            if (tokens[i] < 0 || tokens[i] >= n_vocab) {
+                power::fail(POWER_INVALID_ARGUMENT, "token %d is not in 0..%d", tokens[i], n_vocab - 1);
             }
         }
         for (uint32_t i = 0; i < n_tokens; ++i) {
-            llama_sampler_accept(sampler->chain, tokens[i]);
+            remember(*sampler, tokens[i]);
         }
     });
 }
@@ -149,16 +280,23 @@ power_status power_sampler_accept(power_sampler * sampler, const int32_t * token
 power_status power_sampler_sample(power_sampler * sampler, power_context * ctx, int32_t row, int32_t * token,
                                   power_error * err) {
     return power::guarded(err, [&] {
-        power::check_not_null(sampler, "sampler");
+        const SamplerUse use(sampler);
         power::check_not_null(token, "token");
-        power::ContextUse use(ctx);
-        if (sampler->n_vocab != llama_vocab_n_tokens(ctx->model->vocab)) {
+        power::ContextUse context_use(ctx);
+        const int32_t n_vocab = llama_vocab_n_tokens(ctx->model->vocab);
+        if (sampler->shared->n_vocab != n_vocab) {
             power::fail(POWER_INVALID_ARGUMENT, "the sampler's vocabulary has %d tokens, the context's has %d",
-                        sampler->n_vocab, llama_vocab_n_tokens(ctx->model->vocab));
+                        sampler->shared->n_vocab, n_vocab);
         }
         power::choose_at_row(ctx, row, nullptr);
+        const float * logits = power::logits_of_row(ctx, row);
         const power::ComputeClock clock(ctx);
-        *token = llama_sampler_sample(sampler->chain, ctx->llama, row);
+        const llama_token chosen = choose(*sampler, logits, row);
+        if (sampler->grammar != nullptr) {
+            sampler->grammar->accept(chosen);
+        }
+        remember(*sampler, chosen);
+        *token = chosen;
     });
 }
 

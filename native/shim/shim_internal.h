@@ -10,11 +10,13 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
+struct ggml_threadpool;
 struct llama_memory_i;
 class llama_memory_recurrent;
 
@@ -99,6 +101,10 @@ struct Sequence {
     bool stale = false;
 };
 
+struct ThreadsFree {
+    void operator()(ggml_threadpool * threads) const;
+};
+
 }  // namespace power
 
 struct power_model {
@@ -130,6 +136,7 @@ struct power_context {
     int32_t block_rows = 0;        // block drafters: most rows of one block, 0 = no limit known
     int32_t position_sections = 1; // 4 for M-RoPE
     bool exact = false;
+    bool chooses_on_device = false;
     bool nextn_on = false;
     bool nextn_masked = false;
     std::vector<uint8_t> layer_on;
@@ -160,6 +167,9 @@ struct power_context {
     std::vector<int32_t> draft_seq_ids;
     std::vector<int8_t> draft_wants;
     std::vector<float> draft_states;
+
+    std::unique_ptr<ggml_threadpool, power::ThreadsFree> threads;  // null: the library's own
+    std::vector<std::unique_ptr<llama_sampler, void (*)(llama_sampler *)>> device_choosers;  // one per sequence, or none
 };
 
 namespace power {
@@ -194,6 +204,10 @@ private:
 
 void check_open(const power_model * model, const power_context_params & params);  // open_checks.cpp
 void check_block_model(const power_model * model);                                // block_checks.cpp
+ggml_type kv_type(const power_context_params & params);                           // open_checks.cpp
+void check_processors(const power_context_params & params);                       // compute_threads.cpp
+void place_threads(power_context * context, const power_context_params & params);
+void compute_capability(const char * device_name, int32_t & major, int32_t & minor);  // cuda.cpp
 int32_t physical_rows(const power_context_params & params);
 int32_t embedding_row_width(const power_model * model);
 void model_release(power_model * model);
@@ -203,7 +217,9 @@ void context_release(power_context * context);
 void evaluate_rows(power_context * context, const power_rows & rows);
 
 // ---- outputs (outputs.cpp)
+void check_output_row(const power_context * context, int32_t row);
 const float * logits_of_row(power_context * context, int32_t row);
+int32_t device_choice_at_row(power_context * context, int32_t row);  // device_choice.cpp
 struct Choice {
     int32_t token;
     float logit;

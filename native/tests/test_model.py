@@ -151,7 +151,7 @@ def test_exact_arithmetic_that_is_not_possible_is_refused_at_open(model_paths):
         with pytest.raises(ConfigError, match=r"POWER_UNSUPPORTED.*repacked") as caught:
             loaded.open_context(ContextSettings(ctx_tokens=64, batch_rows=16))
         assert (caught.value.field, caught.value.user_mistake) == ("arithmetic", True)
-        assert caught.value.hint == "use `--arithmetic fast`"
+        assert caught.value.hint == "use `--arithmetic guarded`, or `fast`, which claims nothing"
         assert loaded._resource._children == []
 
 

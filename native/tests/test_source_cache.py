@@ -73,6 +73,8 @@ def write_project(folder: Path, archive: Path) -> Path:
     (folder / "patches").mkdir()
     shutil.copytree(TOOLS / "power_native_build", folder / "tools" / "power_native_build")
     (folder / "CMakeLists.txt").write_text("project()")
+    (folder / "cmake").mkdir()
+    (folder / "cmake" / "cuda.cmake").write_text("macro()")
     (folder / "shim" / "shim.cpp").write_text("int shim;")
     (folder / "patches" / "0001-topic.patch").write_text(PATCH)
     (folder / "UPSTREAM.toml").write_text(
@@ -222,6 +224,7 @@ def rename_patch(project: Path) -> None:
         lambda project: (project / "shim" / "shim.cpp").write_text("int other;"),
         add_shim_file,
         lambda project: (project / "CMakeLists.txt").write_text("project(x)"),
+        lambda project: (project / "cmake" / "cuda.cmake").write_text("macro(x)"),
         lambda project: (project / "UPSTREAM.toml").write_text("# other"),
         lambda project: (project / "patches" / "0001-topic.patch").write_text("# other"),
         rename_patch,

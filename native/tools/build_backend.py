@@ -12,9 +12,7 @@ from pathlib import Path
 from scikit_build_core import build as packer
 from scikit_build_core.build import (
     build_sdist,
-    get_requires_for_build_editable,
     get_requires_for_build_sdist,
-    get_requires_for_build_wheel,
     prepare_metadata_for_build_editable,
     prepare_metadata_for_build_wheel,
 )
@@ -35,6 +33,16 @@ ConfigSettings = dict[str, list[str] | str]
 PROJECT = Path(__file__).resolve().parent.parent
 
 
+def get_requires_for_build_wheel(config_settings: ConfigSettings | None = None) -> list[str]:
+    """What a wheel needs besides pyproject.toml's list: cuBLAS, for a CUDA build whose toolkit has none."""
+    return [*packer.get_requires_for_build_wheel(config_settings), *_cuda_requirements()]
+
+
+def get_requires_for_build_editable(config_settings: ConfigSettings | None = None) -> list[str]:
+    """As for a wheel."""
+    return [*packer.get_requires_for_build_editable(config_settings), *_cuda_requirements()]
+
+
 def build_wheel(
     wheel_directory: str, config_settings: ConfigSettings | None = None, metadata_directory: str | None = None
 ) -> str:
@@ -47,6 +55,13 @@ def build_editable(
 ) -> str:
     """Build an editable wheel: Python files stay where they are, the library is installed beside their redirection."""
     return packer.build_editable(wheel_directory, _with_library(config_settings), metadata_directory)
+
+
+def _cuda_requirements() -> list[str]:
+    from power_native_build.content_key import parse_cmake_args
+    from power_native_build.cuda import cuda_requirements
+
+    return cuda_requirements(os.environ, parse_cmake_args(os.environ))
 
 
 def _with_library(config_settings: ConfigSettings | None) -> ConfigSettings:

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
 from power_core.target import ModelInfo
 from power_native import _raw
-
-# Keys and values are kept as 16-bit floats.
-_ELEMENT_BYTES = 2
 
 
 def least_context_bytes(
@@ -31,6 +30,7 @@ def least_context_bytes(
         text = metadata(f"{info.architecture}.{name}")
         return int(text) if text is not None and text.isdigit() else None
 
+    block_elements, type_bytes = GGML_QUANT_SIZES[_kv_type(parameters.kv_type)]
     heads, key_width = number("attention.head_count_kv"), number("attention.key_length")
     value_width = number("attention.value_length") or key_width
     if heads is None or key_width is None or value_width is None:
@@ -40,7 +40,14 @@ def least_context_bytes(
         positions = min(positions, info.n_swa_tokens)
     nextn = parameters.kind == _raw.POWER_CONTEXT_NEXTN
     layers = info.n_layer_nextn if nextn else _attention_layers(info, number("full_attention_interval"))
-    return parameters.sequences * positions * layers * heads * (key_width + value_width) * _ELEMENT_BYTES
+    elements = parameters.sequences * positions * layers * heads * (key_width + value_width)
+    return elements * type_bytes // block_elements
+
+
+def _kv_type(name: bytes | None) -> GGMLQuantizationType:
+    """Type by ggml's name; an unknown one counts as the default, since the library refuses it anyway."""
+    text = (name or b"f16").decode().upper()
+    return GGMLQuantizationType[text] if text in GGMLQuantizationType.__members__ else GGMLQuantizationType.F16
 
 
 def _attention_layers(info: ModelInfo, interval: int | None) -> int:

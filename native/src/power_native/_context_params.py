@@ -49,7 +49,9 @@ def _parameters(
     _require("sequences", settings.sequences, 1)
     _require("snapshots", settings.snapshots, 0)
     _require("num_thread", settings.threads, 0)
+    _require("num_thread_batch", settings.rows_threads, 0)
     _require("output_rows", settings.output_rows, 0)
+    processors = (ctypes.c_uint32 * len(settings.processors))(*settings.processors)
     return _raw.power_context_params(
         size=ctypes.sizeof(_raw.power_context_params),
         kind=kind,
@@ -62,6 +64,10 @@ def _parameters(
         flash_attention=_flash_attention(settings, arithmetic),
         output_rows=min(settings.output_rows, settings.batch_rows),
         causal=causal,
+        rows_threads=settings.rows_threads,
+        kv_type=settings.kv_type.encode(),
+        processors=ctypes.cast(processors, ctypes.POINTER(ctypes.c_uint32)) if settings.processors else None,
+        processor_count=len(settings.processors),
     )
 
 
@@ -77,6 +83,14 @@ def _require_room(field: str, rows: int, snapshots: int) -> None:
 
 
 def _flash_attention(settings: ContextSettings, arithmetic: Arithmetic) -> int:
+    if settings.flash_attention == "off" and settings.kv_type not in ("f16", "f32", "bf16"):
+        raise ConfigError(
+            f"`kv_type` is {settings.kv_type!r}, which needs flash attention, and that is off",
+            field="kv_type",
+            value=settings.kv_type,
+            allowed="f16, f32, bf16",
+            hint="leave `flash_attention` out, or keep keys and values as f16",
+        )
     if arithmetic == "fast":
         return _FLASH_ATTENTION[settings.flash_attention]
     if settings.flash_attention == "off":

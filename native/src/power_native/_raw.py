@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import Any
 
-POWER_ABI_VERSION = 2
+POWER_ABI_VERSION = 3
 POWER_OK = 0
 POWER_INVALID_ARGUMENT = 1
 POWER_ABI_MISMATCH = 2
@@ -37,6 +37,7 @@ POWER_UNSUPPORTED = 10
 POWER_OUT_OF_MEMORY = 11
 POWER_EXCEPTION = 12
 POWER_NO_FINITE_LOGIT = 13
+POWER_BAD_GRAMMAR = 14
 POWER_CONTEXT_TARGET = 0
 POWER_CONTEXT_NEXTN = 1
 POWER_CONTEXT_DRAFT = 2
@@ -100,16 +101,46 @@ class power_device_info(Structure):
     type: int
     memory_free_bytes: int
     memory_total_bytes: int
+    compute_major: int
+    compute_minor: int
     name: bytes
     description: bytes
+    bus_id: bytes
 
     _fields_ = (
         ("size", c_uint32),
         ("type", c_int32),
         ("memory_free_bytes", c_uint64),
         ("memory_total_bytes", c_uint64),
+        ("compute_major", c_int32),
+        ("compute_minor", c_int32),
         ("name", c_char * 64),
         ("description", c_char * 128),
+        ("bus_id", c_char * 64),
+    )
+
+
+class power_cuda_info(Structure):
+    """`power_cuda_info` of power_shim.h."""
+
+    size: int
+    compiled_version: int
+    runtime_version: int
+    driver_version: int
+    device_count: int
+    error_code: int
+    error_name: bytes
+    error_text: bytes
+
+    _fields_ = (
+        ("size", c_uint32),
+        ("compiled_version", c_int32),
+        ("runtime_version", c_int32),
+        ("driver_version", c_int32),
+        ("device_count", c_int32),
+        ("error_code", c_int32),
+        ("error_name", c_char * 64),
+        ("error_text", c_char * 256),
     )
 
 
@@ -124,6 +155,8 @@ class power_model_params(Structure):
     use_mlock: int
     progress: Any
     progress_user_data: Any
+    device: Any
+    placements: Any
 
     _fields_ = (
         ("size", c_uint32),
@@ -134,6 +167,8 @@ class power_model_params(Structure):
         ("use_mlock", c_uint32),
         ("progress", power_progress),
         ("progress_user_data", c_void_p),
+        ("device", c_char_p),
+        ("placements", c_char_p),
     )
 
 
@@ -159,6 +194,7 @@ class power_model_info(Structure):
     size_bytes: int
     architecture: bytes
     description: bytes
+    devices: bytes
 
     _fields_ = (
         ("size", c_uint32),
@@ -180,6 +216,7 @@ class power_model_info(Structure):
         ("size_bytes", c_uint64),
         ("architecture", c_char * 64),
         ("description", c_char * 128),
+        ("devices", c_char * 256),
     )
 
 
@@ -197,8 +234,12 @@ class power_context_params(Structure):
     flash_attention: int
     output_rows: int
     causal: int
-    reserved: int
+    rows_threads: int
     other: Any
+    kv_type: Any
+    processors: Any
+    processor_count: int
+    reserved: int
 
     _fields_ = (
         ("size", c_uint32),
@@ -212,8 +253,12 @@ class power_context_params(Structure):
         ("flash_attention", c_int32),
         ("output_rows", c_uint32),
         ("causal", c_uint32),
-        ("reserved", c_uint32),
+        ("rows_threads", c_int32),
         ("other", c_void_p),
+        ("kv_type", c_char_p),
+        ("processors", POINTER(c_uint32)),
+        ("processor_count", c_uint32),
+        ("reserved", c_uint32),
     )
 
 
@@ -229,7 +274,7 @@ class power_context_info(Structure):
     threads: int
     flash_attention: int
     exact: int
-    reserved: int
+    rows_threads: int
     memory_bytes: int
 
     _fields_ = (
@@ -242,7 +287,7 @@ class power_context_info(Structure):
         ("threads", c_int32),
         ("flash_attention", c_uint32),
         ("exact", c_uint32),
-        ("reserved", c_uint32),
+        ("rows_threads", c_int32),
         ("memory_bytes", c_uint64),
     )
 
@@ -378,8 +423,20 @@ class power_sampler_params(Structure):
     frequency_penalty: float
     presence_penalty: float
     repeat_last_n: int
+    dry_multiplier: float
+    dry_base: float
+    dry_allowed_length: int
+    dry_penalty_last_n: int
+    xtc_probability: float
+    xtc_threshold: float
     seed: int
-    reserved: int
+    n_biases: int
+    bias_tokens: Any
+    bias_values: Any
+    dry_breakers: Any
+    grammar: Any
+    dry_breakers_bytes: int
+    grammar_bytes: int
 
     _fields_ = (
         ("size", c_uint32),
@@ -392,8 +449,20 @@ class power_sampler_params(Structure):
         ("frequency_penalty", c_float),
         ("presence_penalty", c_float),
         ("repeat_last_n", c_int32),
+        ("dry_multiplier", c_float),
+        ("dry_base", c_float),
+        ("dry_allowed_length", c_int32),
+        ("dry_penalty_last_n", c_int32),
+        ("xtc_probability", c_float),
+        ("xtc_threshold", c_float),
         ("seed", c_uint32),
-        ("reserved", c_uint32),
+        ("n_biases", c_uint32),
+        ("bias_tokens", POINTER(c_int32)),
+        ("bias_values", POINTER(c_float)),
+        ("dry_breakers", c_char_p),
+        ("grammar", c_char_p),
+        ("dry_breakers_bytes", c_uint32),
+        ("grammar_bytes", c_uint32),
     )
 
 
@@ -401,6 +470,7 @@ STRUCTS: tuple[type[Structure], ...] = (
     power_error,
     power_build_info,
     power_device_info,
+    power_cuda_info,
     power_model_params,
     power_model_info,
     power_context_params,
@@ -420,6 +490,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "power_build_info_get": (c_int32, (POINTER(power_build_info), POINTER(power_error))),
     "power_device_count": (c_uint32, ()),
     "power_device_get": (c_int32, (c_uint32, POINTER(power_device_info), POINTER(power_error))),
+    "power_cuda_info_get": (c_int32, (POINTER(power_cuda_info), POINTER(power_error))),
     "power_log_tail": (c_int32, (POINTER(c_char), c_uint32, POINTER(c_uint32), POINTER(power_error))),
     "power_log_capture": (None, (c_int32,)),
     "power_quantize": (c_int32, (c_char_p, c_char_p, c_char_p, c_int32, c_int32, POINTER(power_error))),
@@ -458,6 +529,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "power_context_close": (None, (c_void_p,)),
     "power_context_info_get": (c_int32, (c_void_p, POINTER(power_context_info), POINTER(power_error))),
     "power_context_set_exact": (c_int32, (c_void_p, c_uint32, POINTER(power_error))),
+    "power_context_choose_on_device": (c_int32, (c_void_p, c_uint32, POINTER(power_error))),
     "power_context_abort": (None, (c_void_p,)),
     "power_context_clear_abort": (None, (c_void_p,)),
     "power_context_abort_after": (None, (c_void_p, c_int64)),

@@ -36,6 +36,7 @@ STATUS_NAMES = {
         "POWER_OUT_OF_MEMORY",
         "POWER_EXCEPTION",
         "POWER_NO_FINITE_LOGIT",
+        "POWER_BAD_GRAMMAR",
     )
 }
 

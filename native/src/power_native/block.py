@@ -149,6 +149,7 @@ class BlockDraft:
         block.confidence = _CONFIDENCES[confidence]
         scored = confidence != "none"
         block.out_confidences = self._confidences_pointer if scored else None
+        self.context.choose_on_device(block.choice == _raw.POWER_CHOOSE_LARGEST and confidence != "softmax")
         self.context._call_decoding("power_draft_block", self._block_ref)
         count = block.out_count
         return self._tokens[:count], self._confidences[:count].copy() if scored else None

@@ -70,7 +70,7 @@ def open_block_graph(
 ) -> BlockGraph:
     """Check what the core hands over, and open the drafter's model and context beside the target's.
 
-    The model gets the target's arithmetic and GPU layers; nothing else of the target's placement is taken over.
+    The model gets the target's arithmetic, GPU layers and device; its tensor placements are the target's alone.
 
     Args:
         context: As the strategy's factory got it.
@@ -128,6 +128,7 @@ def _open_model(path: Path | None, target: ModelSettings) -> NativeModel:
         ModelSettings(
             path=path,
             gpu_layers=target.gpu_layers,
+            device=target.device,
             arithmetic=target.arithmetic,
             use_mmap=target.use_mmap,
             use_mlock=target.use_mlock,

@@ -22,6 +22,7 @@ def block_strategy(
     validator: Callable[[], DraftValidator],
     confidence: Callable[[BlockLayout], Confidence],
     aliases: tuple[str, ...] = (),
+    schedulers: tuple[str, ...] = ("fixed", "adaptive", "goodput"),
 ) -> StrategySpec:
     """Return the strategy of one kind of block draft.
 
@@ -33,6 +34,7 @@ def block_strategy(
         validator: Returns the validator of the kind; called at the first use, so that registering stays cheap.
         confidence: Tells for a layout what a draft's confidence is; see ``BlockGraph``.
         aliases: Other accepted spellings.
+        schedulers: Schedulers that it runs with.
     """
 
     def refuse(target_header: GgufHeader, draft_header: GgufHeader | None) -> str | None:
@@ -73,4 +75,5 @@ def block_strategy(
         most_drafts=lambda target_header, draft_header: layout_of(draft_header).geometry.most_drafts,
         most_ctx=lambda target_header, draft_header: layout_of(draft_header).context_tokens,
         has_confidence=lambda target_header, draft_header: confidence(layout_of(draft_header)) != "none",
+        schedulers=schedulers,
     )

@@ -39,11 +39,14 @@ class NativeContext(SequenceMemory):
         taps: TapRequest | None = None,
         other: NativeContext | None = None,
         embedding_width: int = 0,
+        device_choice: bool = False,
     ) -> None:
         pointer = _open(model, parameters, other)
         parents = (model,) if other is None else (model, other)
         super().__init__("context", model._library, pointer, model._functions.power_context_close, parents=parents)
         self.model = model
+        self.device_choice: bool = device_choice or (other is not None and other.device_choice)
+        self._chooses_on_device = False
         self.taps = taps or TapRequest()
         self._layers = (ctypes.c_uint32 * len(self.taps.layers))(*self.taps.layers)
         self._ctx_tokens = int(parameters.ctx_tokens)
@@ -102,6 +105,11 @@ class NativeContext(SequenceMemory):
     @property
     def threads(self) -> int:
         return int(self._granted.threads)
+
+    @property
+    def rows_threads(self) -> int:
+        """Threads of evaluations of several rows."""
+        return int(self._granted.rows_threads)
 
     @property
     def flash_attention(self) -> bool:
@@ -230,8 +238,23 @@ class NativeContext(SequenceMemory):
         return rows
 
     def open_sampler(self, settings: SamplingSettings) -> Sampler:
-        """Open a sampler that draws at rows of this context's last evaluation."""
+        """Open a sampler that draws at rows of this context's last evaluation.
+
+        Under ``device_choice`` a greedy one takes the device's choices; every other one needs logits, which then come
+        to the host again.
+        """
+        self.choose_on_device(settings.greedy)
         return open_sampler(self, settings)
+
+    def choose_on_device(self, wanted: bool) -> None:
+        """Let the next evaluations choose greedily on the device, where the context was opened for that.
+
+        A change costs a new graph and drops the last outputs; ``logits`` is refused while it is on.
+        """
+        wanted = wanted and self.device_choice
+        if wanted != self._chooses_on_device:
+            self._call("power_context_choose_on_device", wanted)
+            self._chooses_on_device = wanted
 
     # ------------------------------------------------------------------------------------------------------------ abort
 
@@ -293,8 +316,8 @@ class NativeContext(SequenceMemory):
                 f"exact arithmetic is not possible here: {error}",
                 field="arithmetic",
                 value="exact",
-                allowed="fast",
-                hint="use `--arithmetic fast`",
+                allowed="guarded, fast",
+                hint="use `--arithmetic guarded`, or `fast`, which claims nothing",
             ) from error
 
     def _read_granted(self) -> _raw.power_context_info:

@@ -101,6 +101,7 @@ class NextnChain:
         chain.seq_id, chain.first_pos, chain.token = seq_id, first_pos, token
         chain.max_tokens, chain.heads, chain.p_min = max_tokens, heads, p_min
         chain.out_probabilities = self._probabilities_pointer if probabilities else None
+        self.context.choose_on_device(not probabilities and p_min == 0.0)
         self.context._call_decoding("power_draft_chain", self._chain_ref)
         count = chain.out_count
         return self._tokens[:count], self._probabilities[:count].copy() if probabilities else None

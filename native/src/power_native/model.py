@@ -69,6 +69,7 @@ class NativeModel(SharedHandle):
         Raises:
             ArtifactNotFoundError: ``settings.path`` is not a regular file.
             OutOfMemoryError: the file, with all parts of a split one, is larger than the memory that is available.
+            ConfigError: there is no such device, it is no GPU, or a tensor placement is no ``PATTERN=BUFFER``.
             ModelLoadError: the library refused the file; its text and log are in the error.
         """
         path = settings.path
@@ -109,7 +110,7 @@ class NativeModel(SharedHandle):
         """
         parameters = target_parameters(settings, self.settings.arithmetic)
         self._require_fit(parameters)
-        return NativeContext(self, parameters, taps=settings.taps)
+        return NativeContext(self, parameters, taps=settings.taps, device_choice=settings.device_choice)
 
     def open_nextn_context(
         self, target: NativeContext, *, batch_rows: int | None = None, threads: int = 0
@@ -246,17 +247,32 @@ def _load(owner: Library, settings: ModelSettings, progress: Progress | None) ->
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         progress=_raw.power_progress(on_progress),
+        device=settings.device.encode() if settings.device is not None else None,
+        placements="\n".join(settings.tensor_placements).encode(),
     )
     try:
         model = owner.open_handle("power_model_open", os.fsencode(settings.path), ctypes.byref(parameters))
-    except PowerError:
+    except PowerError as error:
         if raised:
             raise raised[0] from None
+        if isinstance(error, NativeCallError) and error.status == _raw.POWER_INVALID_ARGUMENT:
+            raise _placement_error(settings, error) from error
         raise
     if raised:
         owner.functions.power_model_close(model)
         raise raised[0]
     return model
+
+
+def _placement_error(settings: ModelSettings, error: NativeCallError) -> ConfigError:
+    """What the library refuses among a model's settings is where things shall go."""
+    of_tensors = "`placements`" in str(error)
+    return ConfigError(
+        f"the model cannot be placed so: {error.detail.splitlines()[0]}",
+        field="override_tensor" if of_tensors else "device",
+        value=settings.tensor_placements if of_tensors else settings.device,
+        hint="`power doctor` lists the devices; a buffer of a device has its name",
+    )
 
 
 def _model_info(raw: _raw.power_model_info, chat_template: str | None) -> ModelInfo:
@@ -275,6 +291,7 @@ def _model_info(raw: _raw.power_model_info, chat_template: str | None) -> ModelI
         eos=_token(raw.eos),
         add_bos=bool(raw.add_bos),
         chat_template=chat_template,
+        devices=tuple(raw.devices.decode().split()),
     )
 
 

@@ -9,6 +9,7 @@ from power_core.plugins.types import BackendSpec, HealthCheck, HealthResult, Loa
 
 if TYPE_CHECKING:
     from power_core.target import ModelSettings, TargetModel
+    from power_native.info import DeviceInfo
 
 
 @hookimpl
@@ -20,7 +21,14 @@ def power_plugin_info() -> PluginInfo:
 @hookimpl
 def power_backends() -> list[BackendSpec]:
     """Register the backend."""
-    return [BackendSpec(name="llama.cpp", summary="llama.cpp, linked into libpower_native", open_model=_open_model)]
+    return [
+        BackendSpec(
+            name="llama.cpp",
+            summary="llama.cpp, linked into libpower_native",
+            open_model=_open_model,
+            build_key=_build_key,
+        )
+    ]
 
 
 @hookimpl
@@ -36,6 +44,12 @@ def _open_model(settings: ModelSettings, progress: LoadProgress | None) -> Targe
     from power_native.model import NativeModel
 
     return NativeModel.open(settings, progress)
+
+
+def _build_key() -> str:
+    from power_native.info import build_key
+
+    return build_key()
 
 
 def _check_library() -> list[HealthResult]:
@@ -66,12 +80,46 @@ def _check_devices() -> list[HealthResult]:
         found = devices()
     except PowerError as error:
         return [HealthResult(name="devices", status="error", detail=f"[{error.code}] {error}", hint=error.hint)]
+    shown = [HealthResult(name=device.name, status="ok", detail=_describe(device)) for device in found]
+    return [*shown, *_check_cuda()]
+
+
+def _describe(device: DeviceInfo) -> str:
+    facts = [device.kind, device.description]
+    if device.compute_capability is not None:
+        facts.append("compute capability {}.{}".format(*device.compute_capability))
+    if device.bus_id:
+        facts.append(f"bus {device.bus_id}")
+    facts.append(f"{device.memory_free_bytes:,} of {device.memory_total_bytes:,} bytes free")
+    return ", ".join(facts)
+
+
+def _check_cuda() -> list[HealthResult]:
+    """Say which CUDA runs, or what is missing for it; a CPU build has nothing to say."""
+    from power_native.info import cuda_info, driver_text
+
+    cuda = cuda_info()
+    if cuda is None:
+        return []
+    versions = f"toolkit {cuda.compiled_version}, runtime {cuda.runtime_version}"
+    if cuda.driver_version is None:
+        return [
+            HealthResult(
+                name="CUDA",
+                status="warning",
+                detail=f"{versions}, no driver: the library runs on the CPU. {cuda.error}".rstrip(),
+                hint="install NVIDIA's driver; in a container start it with the GPU passed through",
+            )
+        ]
+    detail = f"{versions}, driver {driver_text() or 'of unknown release'} (CUDA {cuda.driver_version})"
+    if cuda.device_count:
+        streams = "priority of its streams: unsupported by the pinned llama.cpp"
+        return [HealthResult(name="CUDA", status="ok", detail=f"{detail}, {cuda.device_count} device(s); {streams}")]
     return [
         HealthResult(
-            name=device.name,
-            status="ok",
-            detail=f"{device.kind}, {device.description}, {device.memory_free_bytes:,} of "
-            f"{device.memory_total_bytes:,} bytes free",
+            name="CUDA",
+            status="warning",
+            detail=f"{detail}, no usable device: the library runs on the CPU. {cuda.error}".rstrip(),
+            hint="compare `nvidia-smi`; CUDA_VISIBLE_DEVICES may hide devices, and an old driver refuses a new runtime",
         )
-        for device in found
     ]

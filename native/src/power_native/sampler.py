@@ -6,16 +6,15 @@ import ctypes
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from power_core.errors import ConfigError
+from power_core.errors import ConfigError, NativeCallError
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.tokens import TokenId
 from power_native import _raw
 from power_native._handles import NativeHandle
+from power_native._sampler_params import sampler_parameters
 
 if TYPE_CHECKING:
     from power_native.context import NativeContext
-
-_RANDOM_SEED = 2**32 - 1
 
 
 def open_sampler(context: NativeContext, settings: SamplingSettings) -> Sampler:
@@ -47,7 +46,7 @@ class GreedySampler:
 
 
 class SamplerState(NativeHandle):
-    """One native sampler: random state and the penalties' window. Freed when closed or no longer referenced."""
+    """One native sampler: random states, last tokens, place in the grammar. Freed when closed or not referenced."""
 
     def __init__(self, context: NativeContext, pointer: object) -> None:
         super().__init__(
@@ -63,10 +62,10 @@ class SamplerState(NativeHandle):
 
 
 class NativeSampler:
-    """Draws with the library's chain (``power_core.sampler.Sampler``): deterministic for a seed and a history.
+    """Draws with the library's samplers (``power_core.sampler.Sampler``): deterministic for a seed and a history.
 
-    A snapshot is a clone of the whole state. ``restore`` puts a clone of the snapshot in place, so one snapshot can be
-    restored repeatedly.
+    A snapshot is a clone of the state; what never changes is shared. ``restore`` puts a clone of the snapshot in place,
+    so one snapshot can be restored repeatedly.
     """
 
     def __init__(self, context: NativeContext, settings: SamplingSettings) -> None:
@@ -76,7 +75,7 @@ class NativeSampler:
         self._token_ref = ctypes.byref(self._token)
 
     def begin(self, prompt: Sequence[TokenId]) -> None:
-        """Reset the random state and take the prompt into the penalties' window."""
+        """Reset the random states and the grammar, and take the prompt into the windows of penalties and DRY."""
         self._state._call("power_sampler_reset")
         tokens = (ctypes.c_int32 * max(len(prompt), 1))(*prompt)
         self._state._call("power_sampler_accept", tokens, len(prompt))
@@ -102,36 +101,32 @@ class NativeSampler:
 
 
 def _open(context: NativeContext, settings: SamplingSettings) -> object:
-    if settings.seed == _RANDOM_SEED:
-        raise ConfigError(
-            f"`seed` is {settings.seed}, which the library reads as a wish for a random seed",
-            field="seed",
-            value=settings.seed,
-            allowed=f"0..{_RANDOM_SEED - 1}",
-            hint="choose another seed",
-        )
-    parameters = _raw.power_sampler_params(
-        size=ctypes.sizeof(_raw.power_sampler_params),
-        temperature=settings.temperature,
-        top_k=settings.top_k,
-        top_p=settings.top_p,
-        min_p=settings.min_p,
-        typical_p=settings.typical_p,
-        repeat_penalty=settings.repeat_penalty,
-        frequency_penalty=settings.frequency_penalty,
-        presence_penalty=settings.presence_penalty,
-        repeat_last_n=_window_tokens(context, settings),
-        seed=settings.seed,
-    )
+    n_vocab = context.model.info.n_vocab
+    for token, _ in settings.logit_bias:
+        if token >= n_vocab:
+            raise ConfigError(
+                f"`logit_bias` names token {token}, the vocabulary has ids 0..{n_vocab - 1}",
+                field="logit_bias",
+                value=token,
+                allowed=f"0..{n_vocab - 1}",
+            )
+    parameters = sampler_parameters(settings, context.ctx_tokens)
     model = context.model._pointer("power_sampler_open")
-    return context._library.open_handle("power_sampler_open", model, ctypes.byref(parameters))
+    try:
+        return context._library.open_handle("power_sampler_open", model, ctypes.byref(parameters))
+    except NativeCallError as error:
+        if error.status != _raw.POWER_BAD_GRAMMAR:
+            raise
+        raise _bad_grammar(settings, error) from error
 
 
-def _window_tokens(context: NativeContext, settings: SamplingSettings) -> int:
-    """Tokens the penalties look back on: -1 means the whole context, and no window is larger than it.
-
-    The library allocates the window at once and every snapshot copies it.
-    """
-    if settings.repeat_last_n < 0:
-        return context.ctx_tokens
-    return min(settings.repeat_last_n, context.ctx_tokens)
+def _bad_grammar(settings: SamplingSettings, error: NativeCallError) -> ConfigError:
+    where = "" if settings.grammar_file is None else f" in {str(settings.grammar_file)!r}"
+    field = "grammar" if settings.grammar_file is None else "grammar_file"
+    return ConfigError(
+        f"the grammar{where} cannot be used: {error.detail.splitlines()[0]}",
+        field=field,
+        value=settings.grammar or str(settings.grammar_file),
+        allowed="GBNF text with a rule `root`",
+        hint="correct the grammar at the place that is named",
+    )

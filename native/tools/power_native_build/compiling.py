@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from power_native_build.content_key import parse_cmake_args
+from power_native_build.cuda import cublas_in_use
 from power_native_build.errors import BuildError
 from power_native_build.progress import Progress
 from power_native_build.toolchain import Toolchain
 
 NINJA_STEP = re.compile(r"\[(\d+)/(\d+)\]")
 LOG_LINES_SHOWN = 30
-PROJECT_FILES = ("CMakeLists.txt", "UPSTREAM.toml")
+PROJECT_FILES = ("CMakeLists.txt", "UPSTREAM.toml", "cmake/cuda.cmake")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,13 +69,43 @@ def compile_library(job: CompileJob, prefix: Path, progress: Progress) -> None:
         f"-DPOWER_CMAKE_ARGS={job.env.get('CMAKE_ARGS', '')}",
         f"-DPOWER_COMPILER={job.toolchain.version}",
     ]
+    cmake_args = parse_cmake_args(job.env)
+    wheel = cublas_in_use(job.env, cmake_args)
+    if wheel is not None:
+        configure.append(f"-DPOWER_CUBLAS_ROOT={wheel.root}")
     log = job.work / "build.log"
     log.unlink(missing_ok=True)
+    started = _Times.now()
     env = _build_environment(job.env)
-    _run_logged([*configure, *parse_cmake_args(job.env)], env, log, progress, "configuring")
+    _run_logged([*configure, *cmake_args], env, log, progress, "configuring")
     _run_logged([cmake, "--build", str(build), "--target", "power_native"], env, log, progress, "compiling llama.cpp")
     install = [cmake, "--install", str(build), "--component", "power_native", "--strip", "--prefix", str(prefix)]
     _run_logged(install, env, log, progress, "installing")
+    _log_cost(log, started, prefix)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Times:
+    """Seconds by the clock, and of processor time in the processes that have ended."""
+
+    wall_s: float
+    processor_s: float
+
+    @classmethod
+    def now(cls) -> _Times:
+        ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return cls(wall_s=time.monotonic(), processor_s=ended.ru_utime + ended.ru_stime)
+
+
+def _log_cost(log: Path, started: _Times, prefix: Path) -> None:
+    """End the log with what the build took; docs/native.md quotes this line."""
+    ended = _Times.now()
+    n_bytes = sum(path.stat().st_size for path in prefix.glob("power_native/libpower_native.*"))
+    with log.open("a", encoding="utf-8") as stream:
+        stream.write(
+            f"built in {ended.wall_s - started.wall_s:.0f} s, {ended.processor_s - started.processor_s:.0f} s of "
+            f"processor time; the library has {n_bytes:,} bytes\n"
+        )
 
 
 def _find_tool(name: str, env: Mapping[str, str]) -> str:

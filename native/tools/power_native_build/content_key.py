@@ -20,7 +20,7 @@ FLAG_VARIABLES = (
     "MACOSX_DEPLOYMENT_TARGET",
 )
 # The files of this folder that decide which source is compiled and with which flags.
-RECIPE_FILES = ("archive.py", "compiling.py", "patching.py")
+RECIPE_FILES = ("archive.py", "compiling.py", "cuda.py", "patching.py")
 KEY_DIGITS = 24
 
 
@@ -40,7 +40,7 @@ def base_key(project: Path, source_digest: str, toolchain: Toolchain, env: Mappi
     """
     facts = [
         ("source", source_digest),
-        *_contents([project / "CMakeLists.txt", project / "UPSTREAM.toml"]),
+        *_contents([project / "CMakeLists.txt", project / "cmake" / "cuda.cmake", project / "UPSTREAM.toml"]),
         *_contents(sorted((project / "patches").glob("*.patch"))),
         *_contents(project / "tools" / "power_native_build" / name for name in RECIPE_FILES),
         ("toolchain", toolchain.fingerprint),

@@ -11,6 +11,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from power_native_build.cuda import cuda_identity
 from power_native_build.errors import BuildError
 
 INSTALL_HINT = (
@@ -52,7 +53,7 @@ def find_toolchain(env: Mapping[str, str], cmake_args: Sequence[str]) -> Toolcha
     native = not any(NATIVE_OFF.fullmatch(argument) for argument in cmake_args)
     macros = _predefined_macros(cxx_compiler, native=native)
     version = _run([*cxx_compiler, "--version"])
-    facts = "\n".join([version, platform.machine(), _cuda_version(env, cmake_args), *sorted(macros.splitlines())])
+    facts = "\n".join([version, platform.machine(), cuda_identity(env, cmake_args), *sorted(macros.splitlines())])
     return Toolchain(
         c_compiler=c_compiler,
         cxx_compiler=cxx_compiler,
@@ -87,13 +88,6 @@ def _predefined_macros(compiler: Sequence[str], *, native: bool) -> str:
         if not native:
             raise
         return _run(base, stdin=PROBE) + platform.processor()
-
-
-def _cuda_version(env: Mapping[str, str], cmake_args: Sequence[str]) -> str:
-    if not any("CUDA" in argument for argument in cmake_args):
-        return ""
-    compiler = _defined(cmake_args, "CMAKE_CUDA_COMPILER") or env.get("CUDACXX") or "nvcc"
-    return _run([compiler, "--version"]) if shutil.which(compiler) else ""
 
 
 def _run(command: Sequence[str], stdin: str = "") -> str:
