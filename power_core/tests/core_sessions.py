@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from typing import Literal
 
 from hypothesis import strategies as st
 
@@ -33,6 +34,7 @@ def open_fake_session(
     guard_rows: int | None = None,
     checkpoint_rows: int | None = None,
     draft_min: int = 0,
+    scheduler: Literal["fixed", "adaptive", "goodput"] = "fixed",
 ) -> Session:
     """Open a session on a fake target; the plan is given, not negotiated."""
     model = FakeModel(n_vocab=N_VOCAB, recurrent=recurrent, first_end=first_end)
@@ -53,7 +55,7 @@ def open_fake_session(
     if drafter is not None:
         resources.callback(drafter.close)
     return Session(
-        settings=SessionSettings(draft_min=draft_min),
+        settings=SessionSettings(draft_min=draft_min, scheduler=scheduler),
         plan=plan,
         model=model,
         context=context,

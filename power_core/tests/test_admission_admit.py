@@ -19,6 +19,7 @@ import pytest
 from admission_files import PROVENANCE, Pair, admitted_pair, draft_bytes, flip, write_pair
 
 import power_core.admission
+from power_core import whole_file
 from power_core.admission import Provenance, read_manifest
 from power_core.artifacts import ValueType, identify, scan_header, tokenizer_fingerprint
 from power_core.artifacts.shards import merge_shards
@@ -265,11 +266,11 @@ FOLDER = str(Path(power_core.admission.__file__).parent)
 
 @contextmanager
 def acting_at_line(number: int, act: Callable[[], None]) -> Iterator[list[int]]:
-    """Run ``act`` before the ``number``-th line that the package of admission executes; yields the lines left."""
+    """Run ``act`` before the ``number``-th line that admission or ``whole_file`` executes; yields the lines left."""
     left = [number]
 
     def trace(frame: FrameType, event: str, argument: object) -> object:
-        if not frame.f_code.co_filename.startswith(FOLDER):
+        if not frame.f_code.co_filename.startswith((FOLDER, whole_file.__file__)):
             return None
         if event == "line":
             left[0] -= 1
@@ -371,5 +372,5 @@ def test_a_process_killed_at_any_line_of_the_writing_leaves_no_part_of_a_manifes
 
 def test_leftovers_of_a_killed_process_are_no_manifests(tmp_path: Path):
     pair = admitted_pair(tmp_path)
-    (tmp_path / ".admission.k3x9.tmp").write_text("{")
+    (tmp_path / ".d.gguf.admission.json.k3x9.part").write_text("{")
     assert pair.open_without().plan.draft == attrs.evolve(pair.open().plan.draft, admitted=True)

@@ -289,7 +289,7 @@ def test_hashing_shows_its_progress_before_loading(tmp_path: Path):
 def test_cheap_refusals_come_before_any_hashing(tmp_path: Path):
     pair = admitted_pair(tmp_path)
     hashed: list[object] = []
-    for settings in ({"scheduler": "goodput"}, {"draft_max": 64, "batch": 8}, {"spec": "off"}, {"spec": "dspark"}):
+    for settings in ({"mtp_fr_vocab_size": 2048}, {"draft_max": 64, "batch": 8}, {"spec": "off"}, {"spec": "dspark"}):
         with pytest.raises((ConfigError, UnsupportedStrategyError)):
             pair.open(progress=lambda *call: hashed.append(call), **settings)
     backend = FakeBackend(most_ctx=lambda target, draft: 255, has_confidence=lambda target, draft: False)

@@ -79,7 +79,8 @@ def test_json_has_the_same_sections(capsys, install):
     install(native(check("library", lambda: [GOOD])))
     outcome = run_power(capsys, "doctor", "--json", "--ctx", "99")
     printed = json.loads(outcome.out)
-    assert list(printed) == ["ok", "system", "packages", "environment", "plugins", "health", "settings"]
+    assert list(printed) == ["ok", "system", "packages", "environment", "plugins", "health", "settings", "exactness"]
+    assert printed["exactness"] is None
     assert printed["ok"] is True
     assert printed["health"][1] == {"name": "library", "status": "ok", "detail": "found", "hint": ""}
     assert [row["setting"] for row in printed["settings"]] == [setting.field for setting in SETTINGS]
@@ -93,7 +94,8 @@ def test_settings_show_where_they_come_from(capsys, install, tmp_path: Path):
     file.write_text('num_ctx = 64\nspec_draft_max = 2\nmodel = "m.gguf"\nstop = ["a"]\n')
     outcome = run_power(capsys, "doctor", "--config", str(file), "--draft-max", "5")
     lines = {
-        line.split()[0]: line.split(maxsplit=3)[2:] for line in outcome.out.split("Settings\n")[1].splitlines()[:29]
+        line.split()[0]: line.split(maxsplit=3)[2:]
+        for line in outcome.out.split("Settings\n")[1].split("\n\n")[0].splitlines()
     }
     assert outcome.status == 0
     assert lines["num_ctx"] == ["64", f"file {file}: num_ctx"]

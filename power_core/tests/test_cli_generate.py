@@ -13,6 +13,8 @@ from cli_inputs import Run, give_input
 from core_sessions import N_VOCAB, open_fake_session
 
 from power_core.cli import main
+from power_core.report import ProbeRecord
+from power_core.scheduling import Decision
 from power_core.settings import RequestSettings, SessionSettings
 from power_core.testing.fakes import plain_decode
 
@@ -63,6 +65,24 @@ def test_the_report_fits_one_screen_and_shows_events(run: Run, monkeypatch: pyte
     assert lines[-1] == "event                   13 more, see --json"
 
 
+def test_the_report_shows_what_a_guarantee_rests_on(run: Run, monkeypatch: pytest.MonkeyPatch):
+    report = FakeSession().install(monkeypatch).generation.report
+    report.guarantee, report.guarded_rows, report.guard_calls = "margin-guarded", 3, 7
+    report.probe = ProbeRecord(widest_rows=1, depths_tokens=(8, 255), largest_difference=0.5)
+    lines = run("generate", "--prompt", "Hi").err_lines
+    assert "guarantee               margin-guarded, measured at 8, 255 tokens" in lines
+    assert "decided again           3 near-ties (7 target calls)" in lines
+
+
+def test_the_report_sums_up_what_a_scheduler_decided(run: Run, monkeypatch: pytest.MonkeyPatch):
+    report = FakeSession().install(monkeypatch).generation.report
+    report.settings["scheduler"] = "goodput"
+    report.draft_limit_histogram = {0: 3, 7: 2, 4: 9}
+    report.add_decision(Decision(width_tokens=4, reason="goodput"))
+    lines = run("generate", "--prompt", "Hi").err_lines
+    assert "scheduler               goodput, 0 to 7 drafts a round, mostly 4; decisions: 1" in lines
+
+
 def test_json_is_one_object_and_nothing_else(run: Run, monkeypatch: pytest.MonkeyPatch):
     FakeSession().install(monkeypatch)
     outcome = run("generate", "--prompt", "Hi", "--json")
@@ -84,7 +104,16 @@ def test_json_is_one_object_and_nothing_else(run: Run, monkeypatch: pytest.Monke
         "events",
         "timings_ns",
     }
-    assert list(printed["report"]["timings_ns"]) == ["load", "prefill", "draft", "verify", "sample", "total"]
+    assert list(printed["report"]["timings_ns"]) == [
+        "load",
+        "prefill",
+        "draft",
+        "verify",
+        "guard",
+        "sample",
+        "probe",
+        "total",
+    ]
     assert (printed["tokens"], printed["text"], printed["finish_reason"]) == ([0, 1, 2], "Hello world", "length")
 
 

@@ -18,7 +18,16 @@ from power_core.errors import ConfigError, PowerError
 
 ROOT = Path(__file__).parents[2]
 START = "import sys; from power_core.cli import main; sys.exit(main())"
-COMMANDS = [("generate",), ("doctor",), ("inspect",), ("plugins", "list")]
+COMMANDS = [
+    ("generate",),
+    ("doctor",),
+    ("inspect",),
+    ("plugins", "list"),
+    ("bench",),
+    ("compare",),
+    ("plot",),
+    ("schema",),
+]
 
 BROKEN_PLUGIN = """
 raise SystemExit("this plugin is broken")
@@ -52,7 +61,7 @@ def test_every_command_has_help_with_examples(capsys: pytest.CaptureFixture[str]
 
 
 def test_help_lists_every_setting(capsys: pytest.CaptureFixture[str]):
-    for command in ("generate", "doctor"):
+    for command in ("generate", "doctor", "bench"):
         text = run_power(capsys, command, "--help").out
         assert all(setting.flag in text for setting in SETTINGS)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import os
 import re
 import tomllib
 from pathlib import Path
@@ -49,6 +51,7 @@ def test_every_setting_of_the_three_classes_is_in_the_table_once():
         ("num_thread", "threads"),
         ("flash_attention", "flash_attention"),
         ("gpu_layers", "gpu_layers"),
+        ("main_gpu", "device"),
     ],
 )
 def test_keys_of_the_seeds_name_our_settings(key: str, field: str):
@@ -63,6 +66,7 @@ def test_defaults_are_those_of_the_settings_classes():
 
 
 def test_every_key_is_read(tmp_path: Path):
+    mask = f"{1 << min(os.sched_getaffinity(0)):x}"
     path = write(
         tmp_path,
         """
@@ -82,7 +86,14 @@ def test_every_key_is_read(tmp_path: Path):
         num_batch = 64
         num_ubatch = 32
         num_thread = 3
+        num_thread_batch = 2
+        cpu_mask = "CPU_MASK"
         gpu_layers = -1
+        main_gpu = 1
+        override_tensor = ["ffn=CPU"]
+        kv_type = "f32"
+        device_sampling = true
+        verify_shape = "fixed"
         flash_attention = false
         max_tokens = 9
         temperature = 1
@@ -94,9 +105,20 @@ def test_every_key_is_read(tmp_path: Path):
         frequency_penalty = 0.2
         presence_penalty = 0.3
         repeat_last_n = 32
+        dry_multiplier = 0.8
+        dry_base = 2
+        dry_allowed_length = 3
+        dry_penalty_last_n = -1
+        dry_sequence_breakers = ["\\n"]
+        xtc_probability = 0.5
+        xtc_threshold = 0.2
+        logit_bias = { 7 = -inf, 3 = 1 }
+        grammar_file = "json.gbnf"
         seed = 7
         stop = ["a", "b"]
-        """,
+        stop_tokens = [5, 6]
+        logprobs = 3
+        """.replace("CPU_MASK", mask),
     )
     configuration = resolve({}, path)
     assert configuration.session == SessionSettings(
@@ -114,13 +136,22 @@ def test_every_key_is_read(tmp_path: Path):
         batch=64,
         ubatch=32,
         threads=3,
+        threads_batch=2,
+        cpu_mask=mask,
         gpu_layers=-1,
+        device="1",
+        override_tensor=("ffn=CPU",),
+        kv_type="f32",
+        device_sampling="on",
+        verify_shape="fixed",
         flash_attention="off",
         mtp_fr_vocab_size=8192,
     )
     assert configuration.request == RequestSettings(
         max_tokens=9,
         stop=("a", "b"),
+        stop_tokens=(5, 6),
+        logprobs=3,
         sampling=SamplingSettings(
             temperature=1.0,
             top_k=40,
@@ -131,10 +162,52 @@ def test_every_key_is_read(tmp_path: Path):
             frequency_penalty=0.2,
             presence_penalty=0.3,
             repeat_last_n=32,
+            dry_multiplier=0.8,
+            dry_base=2.0,
+            dry_allowed_length=3,
+            dry_penalty_last_n=-1,
+            dry_sequence_breakers=("\n",),
+            xtc_probability=0.5,
+            xtc_threshold=0.2,
+            logit_bias=((3, 1.0), (7, -math.inf)),
+            grammar_file=tmp_path / "json.gbnf",
             seed=7,
         ),
     )
-    assert "default" not in configuration.origins.values()
+    assert {field for field, origin in configuration.origins.items() if origin == "default"} == {"grammar"}
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "value"),
+    [
+        ("dry_sequence_breakers = 'none'", "dry_sequence_breakers", ()),
+        ("logit_bias = '5=-1.5'", "logit_bias", ((5, -1.5),)),
+        ("logit_bias = ['5=-1', '4=2']", "logit_bias", ((4, 2.0), (5, -1.0))),
+        ("[logit_bias]\n9 = 0.5", "logit_bias", ((9, 0.5),)),
+    ],
+)
+def test_sampling_values_may_be_written_in_several_ways(tmp_path: Path, text: str, field: str, value: object):
+    assert getattr(resolve({}, write(tmp_path, text)).request.sampling, field) == value
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("logit_bias = '5'", "`logit_bias` is"),
+        ("logit_bias = ['5=x']", "`logit_bias` is"),
+        ("logit_bias = ['5=1', '5=2']", "each once"),
+        ("logit_bias = { a = 1 }", "`logit_bias` is"),
+        ("logit_bias = { 1 = true, 2 = 'x' }", "`logit_bias` is"),
+        ("logit_bias = [5]", "expected a string"),
+        ("stop_tokens = ['5']", "expected an integer"),
+        ("stop_tokens = [true]", "expected an integer"),
+        ("stop_tokens = -1", "`stop_tokens` is -1"),
+        ("grammar = 'root ::= \"a\"'\ngrammar_file = 'x'", "beside the text of a grammar"),
+    ],
+)
+def test_bad_sampling_values_of_a_file_are_refused(tmp_path: Path, text: str, problem: str):
+    with pytest.raises(ConfigError, match=re.escape(problem)):
+        resolve({}, write(tmp_path, text))
 
 
 def test_a_flag_beats_the_file_and_the_file_beats_the_default(tmp_path: Path):
@@ -187,7 +260,7 @@ def test_a_single_stop_string_needs_no_array(tmp_path: Path):
         ({"gpu_layers": -2}, "`gpu_layers` is -2"),
         ({"verify_rows": "some"}, "`verify_rows` is 'some', expected `all` or a whole number"),
         ({"scheduler": "slow"}, "`scheduler` is 'slow', expected one of fixed, adaptive, goodput"),
-        ({"arithmetic": "exactly"}, "`arithmetic` is 'exactly', expected one of exact, fast"),
+        ({"arithmetic": "exactly"}, "`arithmetic` is 'exactly', expected one of exact, fast, guarded"),
         ({"flash_attention": "off"}, "`flash_attention` is off, but exact arithmetic needs it on"),
         ({"mtp_fr_vocab_size": 1023}, "`mtp_fr_vocab_size` is 1023, expected a whole number from 1024 to 1048576"),
         ({"max_tokens": -1}, "`max_tokens` is -1"),

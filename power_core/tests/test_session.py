@@ -17,6 +17,7 @@ from core_sessions import (
 )
 
 from power_core.errors import (
+    ConfigError,
     PromptError,
     StateError,
 )
@@ -133,6 +134,22 @@ def errors_of(session):
         except StateError as error:
             codes.append(error.code)
     return codes
+
+
+def test_a_refused_request_leaves_the_last_one_to_go_on(monkeypatch):
+    session = open_fake_session(ScriptedDrafter(random_acceptance(4)))
+    first = session.generate(PROMPT, max_tokens=10).result()
+    running = session.resume(max_tokens=20)
+    pieces = [next(running).token for _ in range(3)]
+
+    def refuse(settings):
+        raise ConfigError("planted", field="grammar")
+
+    monkeypatch.setattr(session.context, "open_sampler", refuse)
+    with pytest.raises(ConfigError, match="planted"):
+        session.generate(PROMPT[:5], max_tokens=10)
+    rest = [piece.token for piece in running if piece.token is not None]
+    assert [*first.tokens, *pieces, *rest] == plain_decode(PROMPT, 30, N_VOCAB)
 
 
 def test_a_request_that_never_started_leaves_nothing_to_resume():

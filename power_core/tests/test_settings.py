@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
@@ -66,7 +67,19 @@ def test_exact_arithmetic_refuses_flash_attention_off():
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("max_tokens", -1), ("max_tokens", 1.5), ("stop", ("",)), ("stop", (5,)), ("stop", ("\ud800",))],
+    [
+        ("max_tokens", -1),
+        ("max_tokens", 1.5),
+        ("stop", ("",)),
+        ("stop", (5,)),
+        ("stop", ("\ud800",)),
+        ("stop_tokens", (-1,)),
+        ("stop_tokens", ("5",)),
+        ("stop_tokens", (True,)),
+        ("logprobs", -1),
+        ("logprobs", 21),
+        ("logprobs", True),
+    ],
 )
 def test_a_bad_request_setting_is_refused(field, value):
     with pytest.raises(ConfigError, match=field):
@@ -86,6 +99,31 @@ def test_a_bad_request_setting_is_refused(field, value):
         ("min_p", -0.1),
         ("top_k", -1),
         ("seed", -1),
+        ("temperature", 1e-21),
+        ("dry_multiplier", -0.1),
+        ("dry_base", 0.9),
+        ("dry_allowed_length", -1),
+        ("dry_penalty_last_n", -2),
+        ("dry_sequence_breakers", ("",)),
+        ("dry_sequence_breakers", ("x" * 41,)),
+        ("dry_sequence_breakers", ("a\0b",)),
+        ("dry_sequence_breakers", ("a",) * 65),
+        ("dry_sequence_breakers", "ab"),
+        ("xtc_probability", 1.1),
+        ("xtc_threshold", math.nan),
+        ("logit_bias", {5: math.nan}),
+        ("logit_bias", {5: math.inf}),
+        ("logit_bias", {5: -(10**400)}),
+        ("logit_bias", {-1: 0.0}),
+        ("logit_bias", {True: 0.0}),
+        ("logit_bias", {"5": 0.0}),
+        ("logit_bias", ((5, 1.0), (5, 2.0))),
+        ("logit_bias", "5=1"),
+        ("logit_bias", (5, 1.0)),
+        ("grammar", "root ::= \0"),
+        ("grammar", "\ud800"),
+        ("grammar", None),
+        ("grammar_file", "a.gbnf"),
     ],
 )
 def test_a_bad_sampling_setting_is_refused(field, value):
@@ -98,6 +136,20 @@ def test_temperature_zero_is_greedy(temperature):
     assert SamplingSettings(temperature=temperature).greedy
 
 
-@pytest.mark.parametrize("change", [{"temperature": 1e-9}, {"repeat_penalty": 1.1}, {"presence_penalty": 0.1}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"temperature": 1e-9},
+        {"repeat_penalty": 1.1},
+        {"presence_penalty": 0.1},
+        {"frequency_penalty": 0.1},
+        {"typical_p": 0.9},
+        {"dry_multiplier": 0.1},
+        {"xtc_probability": 0.1},
+        {"logit_bias": {5: 1.0}},
+        {"grammar": 'root ::= "a"'},
+        {"grammar_file": Path("a.gbnf")},
+    ],
+)
 def test_anything_stateful_is_not_greedy(change):
     assert not SamplingSettings(**change).greedy

@@ -3,7 +3,9 @@
 from pathlib import Path
 
 import pytest
-from real_drafts import build_real_draft, check_parity_across_the_window
+from real_drafts import check_parity_across_the_window
+
+from power_core.testing.real_drafts import build_real_draft
 
 pytestmark = [pytest.mark.native, pytest.mark.real_model]
 

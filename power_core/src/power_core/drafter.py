@@ -52,9 +52,10 @@ class Drafter(Protocol):
 
     In this order per sequence: ``begin(prompt)``, then ``process(rows)`` for every prompt chunk, then per round
     ``propose(request)`` and, after verification, ``process(committed rows)`` and ``accept(n)``. ``propose`` may be
-    skipped in a round; ``accept`` is called only after a ``propose`` that returned drafts. ``checkpoint`` is taken
-    before a round; ``restore`` puts the drafter back exactly there, also after ``propose`` or ``process`` raised
-    half-way.
+    skipped in a round, and the rows of rounds that skipped it may come later and together, but before the next
+    ``propose``; ``accept`` is called only after a ``propose`` that returned drafts. ``checkpoint`` is taken
+    before a round, and again behind rows that came later and together; ``restore`` puts the drafter back exactly there,
+    also after ``propose`` or ``process`` raised half-way.
     """
 
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
@@ -74,7 +75,7 @@ class Drafter(Protocol):
         ...
 
     def checkpoint(self, *, seq_id: SeqId = 0) -> DrafterCheckpoint:
-        """Return a value that ``restore`` takes; cheap, taken once a round."""
+        """Return a value that ``restore`` takes; cheap, taken every round."""
         ...
 
     def restore(self, checkpoint: DrafterCheckpoint, *, seq_id: SeqId = 0) -> None:

@@ -49,6 +49,12 @@ class ConfigError(PowerError, ValueError):
         self.allowed = allowed
 
 
+def out_of_range(field: str, value: object, allowed: str, *, hint: str = "") -> ConfigError:
+    """Return the error of a setting that is outside what is allowed; ``allowed`` completes "expected ..."."""
+    message = f"`{field}` is {value!r}, expected {allowed}"
+    return ConfigError(message, field=field, value=value, allowed=allowed, hint=hint)
+
+
 class PromptError(ConfigError):
     """The prompt cannot be used with this context."""
 
@@ -264,6 +270,16 @@ class RollbackRefused(NativeError):
     """The cache cannot be truncated to the asked length without a wrong state; use a checkpoint or a rebuild."""
 
     code = "native.rollback_refused"
+
+
+class BenchError(PowerError):
+    """A benchmark run that proves nothing: the rule that it breaks, and where."""
+
+    code = "bench.invalid"
+
+    def __init__(self, message: str, *, rule: str, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.rule = rule
 
 
 class Cancelled(PowerError):

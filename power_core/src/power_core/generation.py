@@ -11,8 +11,9 @@ import attrs
 
 from power_core.drafter import Drafter, DraftRequest, call_drafter
 from power_core.errors import Cancelled, StateError
+from power_core.logprobs import TokenLogprobs
 from power_core.report import FinishReason, GenerationResult, Report
-from power_core.scheduling import DraftScheduler, GuardedScheduler
+from power_core.scheduling import DraftScheduler, GuardedScheduler, RoundOutcome
 from power_core.settings import RequestSettings
 from power_core.target import TargetModel
 from power_core.text import StopPreview, TextStream
@@ -22,14 +23,23 @@ from power_core.transaction import Round, VerifyTransaction
 
 @attrs.frozen(kw_only=True)
 class TokenPiece:
-    """An emitted token and the text that became certain with it; ``token`` is None for text released at the end."""
+    """An emitted token and the text that became certain with it; ``token`` is None for text released at the end.
+
+    ``logprobs`` is None unless the request asked for them.
+    """
 
     token: TokenId | None
     text: str
+    logprobs: TokenLogprobs | None = None
 
 
 class Generation(Iterator[TokenPiece]):
     """Iterating decodes; each piece is handed out once, in order.
+
+    It ends at the first position where one of these holds, in this order where several do: the next token is an end
+    token, the model's or one of ``stop_tokens`` (``stop_token``, or ``grammar_end`` for the model's own under a
+    grammar); the token just handed out completes a stop string; ``cancel`` was called, and the tokens of finished
+    rounds are handed out; ``max_tokens`` were handed out; the context is full.
 
     ``cancel`` may be called from any thread: the running evaluation stops, the round is rolled back, and the result so
     far is final. After an error the session continues from the last committed token with ``session.resume``.
@@ -48,6 +58,8 @@ class Generation(Iterator[TokenPiece]):
         prompt: Sequence[TokenId] | None,
         on_prefill: Callable[[int, int], None] | None = None,
         gate: threading.RLock,
+        grammar: bool = False,
+        records: Sequence[TokenLogprobs] | None = None,
     ) -> None:
         self._vocabulary = model.vocabulary
         self._parts = parts
@@ -65,6 +77,9 @@ class Generation(Iterator[TokenPiece]):
         self._closed = False
         self._started_ns = 0
         self._gate = gate
+        self._grammar = grammar
+        self._records = records
+        self._logprobs: list[TokenLogprobs] = []
         self.report = report
 
     def __iter__(self) -> Generation:
@@ -105,7 +120,11 @@ class Generation(Iterator[TokenPiece]):
             on_piece(piece)
         assert self._finish_reason is not None
         return GenerationResult(
-            tokens=tuple(self._tokens), text=self._stream.text, finish_reason=self._finish_reason, report=self.report
+            tokens=tuple(self._tokens),
+            text=self._stream.text,
+            finish_reason=self._finish_reason,
+            report=self.report,
+            logprobs=None if self._records is None else tuple(self._logprobs),
         )
 
     def cancel(self) -> None:
@@ -162,14 +181,28 @@ class Generation(Iterator[TokenPiece]):
         if remaining_context < 0:
             self._finish("context_full")
             return
-        with VerifyTransaction(self._parts, self.report) as transaction:
-            proposal = transaction.propose(self._draft_request(remaining_tokens, remaining_context))
+        report = self.report
+        draft_ns = report.timings_ns.draft
+        request = self._draft_request(remaining_tokens, remaining_context)
+        with VerifyTransaction(self._parts, report) as transaction:
+            calls = report.target_calls
+            proposal = transaction.propose(request)
             preview = self._stream.preview()
             block = transaction.verify(lambda token: self._is_terminal(token, preview))
             transaction.commit()
-        self.report.verified_tokens += len(block.emitted) - self._vocabulary.is_end(block.emitted[-1])
-        if proposal.tokens:
-            self._observe(block.accepted_tokens, len(proposal.tokens))
+        report.verified_tokens += len(block.emitted) - self._is_end(block.emitted[-1])
+        draft_ns = report.timings_ns.draft - draft_ns
+        self._observe(
+            RoundOutcome(
+                asked_tokens=0 if request is None else request.limit_tokens,
+                drafted_tokens=len(proposal.tokens),
+                accepted_tokens=block.accepted_tokens,
+                draft_ns=draft_ns,
+                verify_ns=time.perf_counter_ns() - transaction.started_ns - draft_ns,
+                target_calls=report.target_calls - calls,
+                slice_rows=sequence.slice_rows,
+            )
+        )
 
     def _draft_request(self, remaining_tokens: int, remaining_context: int) -> DraftRequest | None:
         limit = self._scheduler.next_limit(remaining_tokens, remaining_context)
@@ -187,12 +220,15 @@ class Generation(Iterator[TokenPiece]):
         )
 
     def _is_terminal(self, token: TokenId, preview: StopPreview | None) -> bool:
-        return self._vocabulary.is_end(token) or (preview is not None and preview.completes(token))
+        return self._is_end(token) or (preview is not None and preview.completes(token))
 
-    def _observe(self, accepted_tokens: int, drafted_tokens: int) -> None:
+    def _is_end(self, token: TokenId) -> bool:
+        return self._vocabulary.is_end(token) or token in self._request.stop_tokens
+
+    def _observe(self, outcome: RoundOutcome) -> None:
         scheduler = self._scheduler
         was_activated = isinstance(scheduler, GuardedScheduler) and scheduler.activated
-        scheduler.observe(accepted_tokens, drafted_tokens)
+        scheduler.observe(outcome)
         if isinstance(scheduler, GuardedScheduler) and scheduler.activated and not was_activated:
             self.report.add_event("rollback_guard", draft_limit=scheduler.draft_limit)
 
@@ -203,15 +239,19 @@ class Generation(Iterator[TokenPiece]):
         """Hand out the next token of the history; counting it is the last step, so an interruption loses nothing."""
         sequence = self._parts.sequence
         token = sequence.history[sequence.handed_out]
-        if self._vocabulary.is_end(token):
-            self._finish("stop_token")
+        if self._is_end(token):
+            self._finish("grammar_end" if self._grammar and self._vocabulary.is_end(token) else "stop_token")
             return None
+        logprobs = None
+        if self._records is not None:
+            logprobs = self._records[sequence.handed_out - sequence.prompt_tokens]
+            self._logprobs.append(logprobs)
         self._tokens.append(token)
         self.report.emitted_tokens += 1
         text = self._stream.push(token)
         if self._stream.stopped:
             self._finish("stop_string")
-        piece = TokenPiece(token=token, text=text)
+        piece = TokenPiece(token=token, text=text, logprobs=logprobs)
         sequence.handed_out += 1
         return piece
 

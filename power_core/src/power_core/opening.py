@@ -13,16 +13,23 @@ import attrs
 from power_core.artifacts.gguf import GgufHeader
 from power_core.artifacts.model_files import ModelFiles, scan_model
 from power_core.artifacts.roles import require_target
+from power_core.default_models import with_default_models
 from power_core.draft_choice import DraftChoice, choose_draft, explain_found, measure_draft
 from power_core.drafter import Drafter
 from power_core.errors import PluginContractError, PowerError
+from power_core.exactness.cache import ProbeCache
+from power_core.exactness.guarantor import Guarantor
+from power_core.exactness.key import probe_key
 from power_core.planning import (
     context_settings,
     ctx_in_force,
     draft_max_in_force,
+    guaranteed_plan,
     make_plan,
+    model_settings,
+    note_missing_gpu,
+    refuse_foreign_settings,
     refuse_threshold,
-    refuse_unready,
     shown_settings,
     strategy_options,
     threads_in_force,
@@ -30,10 +37,10 @@ from power_core.planning import (
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.plugins.types import API_VERSION, BackendSpec, DrafterContext, StrategySpec, TargetNeeds
 from power_core.report import DraftRecord
-from power_core.session import Session
+from power_core.session import Session, SessionPlan
 from power_core.settings import SessionSettings
 from power_core.strategies import AUTO, MTP, ResolvedStrategy, normalize_strategy_word
-from power_core.target import ModelSettings, TargetContext, TargetModel
+from power_core.target import ContextSettings, TargetContext, TargetModel
 from power_core.tokens import TapRequest
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -66,16 +73,24 @@ def open_session(
     started_ns = time.perf_counter_ns()
     events: list[dict[str, Any]] = []
     plugins = plugins or load_plugins()
+    if settings.model is None:
+        settings = with_default_models(settings, plugins, events)
     choice = _choose(settings, plugins, progress, events)
     with ExitStack() as stack:
-        model, context = _load(settings, plugins.backend(), choice, progress, stack)
+        backend = plugins.backend()
+        model, context = _load(settings, backend, choice, progress, stack)
         with choice.explained():
             drafter = _build_drafter(settings, choice, model, context)
         if drafter is not None:
             stack.callback(drafter.close)
         choice.require_unchanged()
+        note_missing_gpu(settings, model.info, events)
         plan = make_plan(settings, choice.resolved, context, choice.draft_max, events)
-        shown = shown_settings(settings, choice.header, plan, context)
+        guarantor = None
+        if drafter is not None and settings.device_sampling == "off":
+            guarantor = _new_guarantor(settings, backend, choice, plan, model, context)
+            plan = guaranteed_plan(plan, guarantor)
+        shown = shown_settings(settings, choice.header, plan, context, model.info.devices)
         return Session(
             settings=settings,
             plan=attrs.evolve(plan, draft=choice.record, load_ns=time.perf_counter_ns() - started_ns, shown=shown),
@@ -83,6 +98,7 @@ def open_session(
             context=context,
             drafter=drafter,
             taps=bool(choice.needs.taps),
+            guarantor=guarantor,
             resources=stack.pop_all(),
         )
 
@@ -118,7 +134,8 @@ def _choose(
     settings: SessionSettings, plugins: PowerPluginManager, progress: Progress | None, events: list[dict[str, Any]]
 ) -> _Choice:
     """Decide, cheapest checks first: headers, then what strategies say, then digests."""
-    target = scan_model(settings.model or _default_model(events))
+    assert settings.model is not None, "with_default_models"
+    target = scan_model(settings.model)
     require_target(target.header)
     on_hash = None if progress is None else lambda role, done, total: progress(f"hash {role}", done, total)
     draft = choose_draft(settings, target, plugins, events, on_hash)
@@ -127,7 +144,7 @@ def _choose(
         resolved = plugins.negotiate(settings.spec, header, draft_header)
     if normalize_strategy_word(settings.spec) == AUTO:
         events.append(_auto_event(resolved, draft))
-    refuse_unready(settings, resolved)
+    refuse_foreign_settings(settings, resolved)
     with explain_found(draft):
         limits = _ask_limits(resolved.spec, header, draft_header)
         if draft is not None and limits.needs.nextn_weights:
@@ -196,19 +213,43 @@ def _load(
     settings: SessionSettings, backend: BackendSpec, choice: _Choice, progress: Progress | None, stack: ExitStack
 ) -> tuple[TargetModel, TargetContext]:
     model = backend.open_model(
-        ModelSettings(
-            path=choice.header.path,
-            gpu_layers=settings.gpu_layers,
-            load_nextn=choice.needs.nextn_weights,
-            arithmetic=settings.arithmetic,
-        ),
+        model_settings(settings, choice.header.path, load_nextn=choice.needs.nextn_weights),
         None if progress is None else lambda fraction: progress("load", int(fraction * 1000), 1000),
     )
     stack.callback(model.close)
-    taps = choice.needs.taps or TapRequest()
-    context = model.open_context(context_settings(settings, model.info, taps, choice.draft_max, choice.ctx_tokens))
+    context = model.open_context(_context_settings(settings, choice, model))
     stack.callback(context.close)
     return model, context
+
+
+def _context_settings(settings: SessionSettings, choice: _Choice, model: TargetModel) -> ContextSettings:
+    taps = choice.needs.taps or TapRequest()
+    return context_settings(settings, model.info, taps, choice.draft_max, choice.ctx_tokens)
+
+
+def _new_guarantor(
+    settings: SessionSettings,
+    backend: BackendSpec,
+    choice: _Choice,
+    plan: SessionPlan,
+    model: TargetModel,
+    context: TargetContext,
+) -> Guarantor:
+    key = probe_key(
+        choice.target,
+        backend.build_key(),
+        model_settings(settings, choice.header.path, load_nextn=choice.needs.nextn_weights),
+        _context_settings(settings, choice, model),
+        context,
+    )
+    return Guarantor(
+        context=context,
+        arithmetic=settings.arithmetic,
+        slice_rows=plan.slice_rows,
+        block_rows=plan.draft_max + 1,
+        n_vocab=model.info.n_vocab,
+        cache=ProbeCache(key=key),
+    )
 
 
 def _build_drafter(
@@ -249,17 +290,3 @@ def _merge(settings: SessionSettings, changes: dict[str, Any]) -> SessionSetting
         if isinstance(changes.get(name), str):
             changes[name] = Path(changes[name])
     return attrs.evolve(settings, **changes) if changes else settings
-
-
-def _default_model(events: list[dict[str, Any]]) -> Path:
-    from power_core.testing.models import default_target_path
-
-    path = default_target_path()
-    events.append(
-        {
-            "event": "default_target",
-            "round": 0,
-            "detail": "no model was given: a small hybrid target with random weights runs, its text means nothing",
-        }
-    )
-    return path

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
+import attrs
+
 from power_core.artifacts.gguf import GgufHeader
-from power_core.errors import ConfigError
+from power_core.compute_placement import processors_of
+from power_core.errors import ConfigError, out_of_range
+from power_core.exactness.guarantor import Guarantor
+from power_core.exactness.stance import TARGET_AUTHORITATIVE, bit_identical
 from power_core.scheduling import minimum_batch_rows
 from power_core.session import SessionPlan
-from power_core.settings import SessionSettings, out_of_range
+from power_core.settings import SessionSettings
 from power_core.strategies import ResolvedStrategy
-from power_core.target import ContextSettings, ModelInfo, TargetContext
+from power_core.target import ContextSettings, ModelInfo, ModelSettings, TargetContext
 from power_core.tokens import TapRequest
 
 DEFAULT_CTX_TOKENS = 4096
@@ -81,17 +88,19 @@ def refuse_threshold(settings: SessionSettings, has_confidence: bool) -> None:
         )
 
 
-def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> None:
-    """Refuse settings that this version, or the strategy that runs, does not have; nothing is ignored."""
-    if settings.scheduler != "fixed":
+def refuse_foreign_settings(settings: SessionSettings, resolved: ResolvedStrategy) -> None:
+    """Refuse settings that the strategy that runs does not have; nothing is ignored."""
+    spec = resolved.spec
+    if spec is not None and settings.scheduler not in spec.schedulers:
+        allowed = ", ".join(spec.schedulers)
         raise ConfigError(
-            f"`scheduler` is {settings.scheduler!r}, which this version does not have yet",
+            f"`scheduler` is {settings.scheduler!r}, but the strategy {resolved.name} runs with {allowed} only",
             field="scheduler",
             value=settings.scheduler,
-            allowed="fixed",
-            hint="use `--scheduler fixed`",
+            allowed=allowed,
+            hint=f"use `--scheduler {spec.schedulers[0]}`",
         )
-    understood = resolved.spec.options if resolved.spec is not None else ()
+    understood = spec.options if spec is not None else ()
     for name, value in _strategy_settings(settings).items():
         if value is not None and name not in understood:
             raise ConfigError(
@@ -100,6 +109,18 @@ def refuse_unready(settings: SessionSettings, resolved: ResolvedStrategy) -> Non
                 value=value,
                 hint="leave it unset or choose the strategy that it belongs to",
             )
+
+
+def model_settings(settings: SessionSettings, path: Path, *, load_nextn: bool = False) -> ModelSettings:
+    """Return how the target's file is loaded; the margin guard stands on the fast kernels."""
+    return ModelSettings(
+        path=path,
+        gpu_layers=settings.gpu_layers,
+        device=settings.device,
+        tensor_placements=settings.override_tensor,
+        load_nextn=load_nextn,
+        arithmetic="fast" if settings.arithmetic == "guarded" else settings.arithmetic,
+    )
 
 
 def context_settings(
@@ -121,6 +142,10 @@ def context_settings(
         output_rows=draft_max + 1,
         snapshots=snapshots,
         threads=threads_in_force(settings),
+        rows_threads=settings.threads_batch,
+        processors=processors_of(settings.cpu_mask),
+        kv_type=settings.kv_type,
+        device_choice=settings.device_sampling == "on",
         flash_attention=settings.flash_attention,
         taps=taps,
     )
@@ -160,18 +185,46 @@ def make_plan(
     granted_less = context.recurrent and window < asked
     if granted_less:
         events.append({"event": "snapshots_clamped", "round": 0, "asked": asked, "granted": window})
-    if settings.arithmetic == "fast":
+    if settings.arithmetic == "fast" and draft_max:
         events.append(
             {"event": "arithmetic", "round": 0, "detail": "fast: verified rows are not computed as single rows are"}
         )
     slice_rows = _slice_rows(settings, draft_max, asked, context.recurrent)
     wide = context.recurrent and slice_rows - 1 > window
+    if wide and settings.verify_shape == "fixed":
+        raise out_of_range(
+            "verify_shape",
+            "fixed",
+            f"slices of at most {window + 1} rows with it, as {window} snapshots take back; there are {slice_rows}",
+            hint=f"use `--verify-rows {window + 1}` or more `--snapshots`",
+        )
+    if settings.device_sampling == "on" and draft_max:
+        detail = "the device chose greedily; its logits were not read, so row counts were not compared"
+        events.append({"event": "device_sampling", "round": 0, "detail": detail})
     return SessionPlan(
         strategy=resolved.name,
         draft_max=draft_max,
         slice_rows=slice_rows,
         guard_rows=window if wide and not granted_less else None,
+        rollback_tokens=min(asked, window),
         checkpoint_rows=window + 1 if wide and granted_less else None,
+        guarantee=bit_identical(1) if draft_max == 0 else TARGET_AUTHORITATIVE,
+        events=tuple(events),
+    )
+
+
+def guaranteed_plan(plan: SessionPlan, guarantor: Guarantor) -> SessionPlan:
+    """Measure a short context, and return the plan with the width, the guarantee and the events that follow from it."""
+    events = list(plan.events)
+    stance = guarantor.open(events)
+    fits = plan.guard_rows is not None and stance.slice_rows - 1 <= plan.guard_rows
+    return attrs.evolve(
+        plan,
+        slice_rows=stance.slice_rows,
+        guard_rows=None if fits else plan.guard_rows,
+        guarantee=stance.guarantee,
+        probe=guarantor.record(),
+        probe_ns=guarantor.probe_ns,
         events=tuple(events),
     )
 
@@ -206,10 +259,21 @@ def _strategy_settings(settings: SessionSettings) -> dict[str, Any]:
     return {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size}
 
 
+def note_missing_gpu(settings: SessionSettings, info: ModelInfo, events: list[dict[str, Any]]) -> None:
+    """Say in the report that layers were to go to a GPU and none was there."""
+    if settings.gpu_layers != 0 and not info.devices:
+        detail = "the backend found no GPU that it can use, so the CPU computes everything; see `power doctor`"
+        events.append({"event": "no_gpu", "round": 0, "asked": settings.gpu_layers, "detail": detail})
+
+
 def shown_settings(
-    settings: SessionSettings, header: GgufHeader, plan: SessionPlan, context: TargetContext
+    settings: SessionSettings,
+    header: GgufHeader,
+    plan: SessionPlan,
+    context: TargetContext,
+    devices: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return what is in force, for the report."""
+    """Return what is in force, for the report; ``devices`` are those that hold layers besides the CPU."""
     return {
         "model": header.path.name,
         "architecture": header.architecture,
@@ -217,11 +281,18 @@ def shown_settings(
         "draft_max": plan.draft_max,
         "snapshots": context.snapshots,
         "verify_rows": plan.slice_rows,
+        "verify_shape": settings.verify_shape,
         "ctx": context.ctx_tokens,
         "batch": context.batch_rows,
         "ubatch": context.ubatch_rows,
         "threads": threads_in_force(settings),
+        "threads_batch": settings.threads_batch or threads_in_force(settings),
+        "cpu_mask": settings.cpu_mask,
         "flash_attention": settings.flash_attention,
+        "kv_type": settings.kv_type,
         "gpu_layers": settings.gpu_layers,
+        "devices": list(devices) or ["CPU"],
+        "override_tensor": list(settings.override_tensor),
+        "device_sampling": settings.device_sampling,
         "scheduler": settings.scheduler,
     }

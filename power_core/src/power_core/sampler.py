@@ -2,23 +2,87 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
-from power_core.errors import ConfigError
+from power_core.errors import out_of_range
 from power_core.tokens import TokenId
 
 SamplerSnapshot: TypeAlias = Any
 
+DRY_BREAKERS = ("\n", ":", '"', "*")
+MOST_GRAMMAR_BYTES = 1_048_576
+_MOST_BREAKERS = 64
+_MOST_BREAKER_BYTES = 40
+
+_WHOLE: dict[str, tuple[int, int]] = {
+    "top_k": (0, 2**31 - 1),
+    "repeat_last_n": (-1, 2**31 - 1),
+    "dry_allowed_length": (0, 2**31 - 1),
+    "dry_penalty_last_n": (-1, 2**31 - 1),
+    "seed": (0, 2**32 - 2),  # the library reads 2**32 - 1 as "random"
+}
+_NUMBERS: dict[str, tuple[float, float]] = {
+    "top_p": (0.0, 1.0),
+    "min_p": (0.0, 1.0),
+    "typical_p": (0.0, 1.0),
+    "repeat_penalty": (1e-6, 1e6),
+    "frequency_penalty": (-1e6, 1e6),
+    "presence_penalty": (-1e6, 1e6),
+    "dry_multiplier": (0.0, 1e6),
+    "dry_base": (1.0, 1e6),
+    "xtc_probability": (0.0, 1.0),
+    "xtc_threshold": (0.0, 1.0),
+}
+
+
+def _bias_pairs(value: Any) -> Any:
+    """Sort the biases by token; what is no mapping and no sequence of pairs is left for the check."""
+    pairs = tuple(value.items()) if isinstance(value, Mapping) else value
+    if not isinstance(pairs, Iterable) or isinstance(pairs, str):
+        return value
+    pairs = tuple(tuple(pair) if isinstance(pair, list | tuple) else pair for pair in pairs)
+    return tuple(sorted(pairs)) if all(map(_is_bias, pairs)) else pairs
+
+
+def _is_bias(pair: object) -> bool:
+    return (
+        isinstance(pair, tuple)
+        and len(pair) == 2
+        and isinstance(pair[0], int)
+        and not isinstance(pair[0], bool)
+        and 0 <= pair[0] < 2**31
+        and isinstance(pair[1], int | float)
+        and not isinstance(pair[1], bool)
+        and (-1e6 <= pair[1] <= 1e6 or pair[1] == float("-inf"))  # NaN fails; -inf forbids the token
+    )
+
 
 @attrs.frozen(kw_only=True)
 class SamplingSettings:
-    """How the target chooses. Defaults are greedy. Order: penalties, top-k, typical, top-p, min-p, temperature, draw.
+    """How the target chooses. Defaults are greedy.
 
-    ``top_k`` 0, ``top_p`` 1.0, ``min_p`` 0.0, ``typical_p`` 1.0 and penalties 1.0 / 0.0 / 0.0 are off.
-    ``repeat_last_n`` -1 is the context's size; larger values than that are clamped to it.
+    Order: logit bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw. A grammar judges the drawn
+    token; a refused one is drawn once more, among the tokens that the grammar allows.
+    Off are ``top_k`` 0, ``top_p`` 1, ``min_p`` 0, ``typical_p`` 1, penalties 1 / 0 / 0, ``dry_multiplier`` 0 and
+    ``xtc_probability`` 0.
+
+    Attributes:
+        temperature: 0 takes the largest logit of what is left.
+        repeat_last_n: Tokens that penalties look back on; -1 and larger values than the context mean the context.
+        dry_multiplier: DRY lowers the logit of a token that would prolong a repetition, by this times ``dry_base`` to
+            the power of the repetition's length beyond ``dry_allowed_length``.
+        dry_penalty_last_n: Tokens that DRY looks back on, as ``repeat_last_n``.
+        dry_sequence_breakers: Texts that no repetition reaches across.
+        xtc_probability: How often XTC removes every token above ``xtc_threshold`` but the least probable of them; a
+            threshold above 0.5 is off.
+        logit_bias: Added to the logits of single tokens before everything else: a mapping or pairs; -inf forbids.
+        grammar: GBNF text whose rule ``root`` the whole output matches; empty for none.
+        grammar_file: A file with that text, instead of it.
+        seed: Seed of the target's sampler.
     """
 
     temperature: float = 0.0
@@ -30,43 +94,96 @@ class SamplingSettings:
     frequency_penalty: float = 0.0
     presence_penalty: float = 0.0
     repeat_last_n: int = 64
+    dry_multiplier: float = 0.0
+    dry_base: float = 1.75
+    dry_allowed_length: int = 2
+    dry_penalty_last_n: int = 64
+    dry_sequence_breakers: tuple[str, ...] = DRY_BREAKERS
+    xtc_probability: float = 0.0
+    xtc_threshold: float = 0.1
+    logit_bias: tuple[tuple[TokenId, float], ...] = attrs.field(default=(), converter=_bias_pairs)
+    grammar: str = ""
+    grammar_file: Path | None = None
     seed: int = 0
 
     def __attrs_post_init__(self) -> None:
-        ranges = {
-            "temperature": (0.0, 1e6),
-            "top_k": (0, 2**31 - 1),
-            "top_p": (0.0, 1.0),
-            "min_p": (0.0, 1.0),
-            "typical_p": (0.0, 1.0),
-            "repeat_penalty": (1e-6, 1e6),
-            "frequency_penalty": (-1e6, 1e6),
-            "presence_penalty": (-1e6, 1e6),
-            "repeat_last_n": (-1, 2**31 - 1),
-            "seed": (0, 2**32 - 2),  # the library reads 2**32 - 1 as "random"
-        }
-        whole = ("top_k", "repeat_last_n", "seed")
-        for field, (low, high) in ranges.items():
-            value = getattr(self, field)
-            number = isinstance(value, int if field in whole else (int, float)) and not isinstance(value, bool)
-            if not number or not low <= value <= high:  # NaN fails both comparisons
-                kind = "a whole number" if field in whole else "a number"
-                raise ConfigError(
-                    f"`{field}` is {value!r}, expected {kind} from {low} to {high}",
-                    field=field,
-                    value=value,
-                    allowed=f"{low}..{high}",
-                )
+        for field, (low, high) in _WHOLE.items():
+            self._require(
+                field, _in_range(getattr(self, field), low, high, int), f"a whole number from {low} to {high}"
+            )
+        for field, (least, most) in _NUMBERS.items():
+            number = _in_range(getattr(self, field), least, most, int | float)
+            self._require(field, number, f"a number from {least} to {most}")
+        cold = self.temperature == 0 and not isinstance(self.temperature, bool)
+        warm = _in_range(self.temperature, 1e-20, 1e6, int | float)
+        self._require("temperature", cold or warm, "0 or a number from 1e-20 to 1000000.0")
+        self._check_breakers()
+        self._check_biases()
+        self._check_grammar()
+
+    def _require(self, field: str, holds: bool, allowed: str) -> None:
+        if not holds:
+            raise out_of_range(field, getattr(self, field), allowed)
+
+    def _check_breakers(self) -> None:
+        breakers = self.dry_sequence_breakers
+        self._require(
+            "dry_sequence_breakers",
+            isinstance(breakers, tuple) and len(breakers) <= _MOST_BREAKERS and all(map(_is_breaker, breakers)),
+            f"at most {_MOST_BREAKERS} texts of 1 to {_MOST_BREAKER_BYTES} bytes",
+        )
+
+    def _check_biases(self) -> None:
+        biases = self.logit_bias
+        self._require(
+            "logit_bias",
+            isinstance(biases, tuple)
+            and all(map(_is_bias, biases))
+            and len({token for token, _ in biases}) == len(biases),
+            "token ids, each once, with a number from -1000000.0 to 1000000.0 or -inf",
+        )
+
+    def _check_grammar(self) -> None:
+        self._require(
+            "grammar", _is_text(self.grammar, MOST_GRAMMAR_BYTES), f"at most {MOST_GRAMMAR_BYTES} bytes of text"
+        )
+        self._require("grammar_file", isinstance(self.grammar_file, Path | None), "a pathlib.Path")
+        self._require("grammar_file", not (self.grammar and self.grammar_file), "no file beside the text of a grammar")
 
     @property
     def greedy(self) -> bool:
-        """True when the choice is the largest logit and keeps no state (temperature 0, no penalties)."""
+        """True when the choice is the largest logit and keeps no state: temperature 0 and nothing else in use."""
         return (
             self.temperature == 0.0
-            and self.repeat_penalty == 1.0
-            and self.frequency_penalty == 0.0
-            and self.presence_penalty == 0.0
+            and self.typical_p == 1.0
+            and (self.repeat_penalty, self.frequency_penalty, self.presence_penalty) == (1.0, 0.0, 0.0)
+            and self.dry_multiplier == 0.0
+            and self.xtc_probability == 0.0
+            and not self.logit_bias
+            and not self.has_grammar
         )
+
+    @property
+    def has_grammar(self) -> bool:
+        """True when the output follows a grammar."""
+        return bool(self.grammar) or self.grammar_file is not None
+
+
+def _in_range(value: Any, low: float, high: float, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool) and low <= value <= high  # NaN fails
+
+
+def _is_text(value: object, most_bytes: int) -> bool:
+    if not isinstance(value, str) or "\0" in value:
+        return False
+    try:
+        return len(value.encode()) <= most_bytes
+    except UnicodeEncodeError:
+        return False
+
+
+def _is_breaker(value: object) -> bool:
+    return _is_text(value, _MOST_BREAKER_BYTES) and value != ""
 
 
 @runtime_checkable
@@ -74,7 +191,7 @@ class Sampler(Protocol):
     """Draws the target's token at an evaluated row; its state moves once per drawn token and never otherwise."""
 
     def begin(self, prompt: Sequence[TokenId]) -> None:
-        """Start a request: reset the random state and take in the prompt for penalties."""
+        """Start a request: reset the random state and any grammar, and take in the prompt for penalties."""
         ...
 
     def sample(self, row: int) -> TokenId:

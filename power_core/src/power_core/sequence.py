@@ -26,10 +26,19 @@ from power_core.tokens import CommittedRows, SeqId, SequenceRows, Taps, TokenId
 class TargetSequence:
     """Evaluates, truncates, replays and rebuilds one sequence; only a start and a commit change its history."""
 
-    def __init__(self, context: TargetContext, *, slice_rows: int, taps: bool = False, seq_id: SeqId = 0) -> None:
+    def __init__(
+        self,
+        context: TargetContext,
+        *,
+        slice_rows: int,
+        taps: bool = False,
+        seq_id: SeqId = 0,
+        fixed_shape: bool = False,
+    ) -> None:
         self.context = context
         self.seq_id = seq_id
         self.slice_rows = slice_rows
+        self.fixed_shape = fixed_shape
         self.taps = taps
         self.history: list[TokenId] = []
         self.prompt_tokens = 0
@@ -107,6 +116,16 @@ class TargetSequence:
         else:
             return
         self.clean = True
+
+    def undo_block(self, checkpoint: Checkpoint | None) -> int:
+        """Return the memory to the committed history inside a transaction, by a rebuild if need be; return its calls.
+
+        The sequence stays unclean: the transaction has not ended.
+        """
+        self.go_back(checkpoint)
+        calls = 0 if self.clean else self.rebuild()
+        self.clean = False
+        return calls
 
     def ensure_ready(self, report: Report) -> None:
         """Make the memory hold exactly the committed history; rebuild when it does not."""
@@ -188,17 +207,42 @@ class BlockRows:
         return self._draw(row - self._slice_start)
 
     def _evaluate_slice(self, row: int) -> None:
+        filled = self._sequence.fixed_shape and len(self.tokens) > 1
+        self._evaluate_rows(row, self._sequence.slice_rows, filled=filled)
+
+    def _evaluate_rows(self, row: int, n_rows: int, *, filled: bool = False) -> None:
+        """Evaluate at most ``n_rows`` rows from ``row`` on, which follows what was evaluated of the block.
+
+        ``filled`` adds rows that nobody draws from, so that there are ``n_rows`` unless the context ends before; they
+        are dropped like rejected ones.
+        """
         started_ns = time.perf_counter_ns()
         sequence = self._sequence
-        if self.touched and sequence.taps:
+        if self.evaluated_rows and sequence.taps:
             self._taps.append(sequence.context.read_taps(0, row - self._slice_start))
         self.touched = True
-        piece = self.tokens[row : row + sequence.slice_rows]
-        sequence.evaluate(piece, sequence.committed_tokens + row)
+        start_pos = sequence.committed_tokens + row
+        piece = self.tokens[row : row + n_rows]
+        if filled:
+            room = min(n_rows, sequence.context.ctx_tokens - start_pos)
+            piece = [*piece, *[piece[-1]] * (room - len(piece))]
+        sequence.evaluate(piece, start_pos)
         self._slice_start = row
         self.evaluated_rows = row + len(piece)
         self.calls += 1
         self.evaluate_ns += time.perf_counter_ns() - started_ns
+
+    def _start_over(self, checkpoint: Checkpoint | None) -> None:
+        """Take the block out of the memory again; what was drawn from its rows stands."""
+        self.calls += self._sequence.undo_block(checkpoint)
+        self._taps = []
+        self._slice_start = self.evaluated_rows = 0
+
+    def add_to(self, report: Report, elapsed_ns: int) -> None:
+        """Count the block's evaluations; what they did not take of the elapsed time went into drawing."""
+        report.target_calls += self.calls
+        report.timings_ns.verify += self.evaluate_ns
+        report.timings_ns.sample += elapsed_ns - self.evaluate_ns
 
     def taps(self, n_rows: int) -> Taps | None:
         """Hidden rows of the first ``n_rows`` rows; None when the drafter asked for none.

@@ -12,12 +12,15 @@ from typing import Any
 import attrs
 import numpy as np
 
+from power_core.deferred_feeding import MOST_OWED_ROWS, DeferredFeeding
 from power_core.drafter import Drafter
-from power_core.errors import PromptError, StateError
+from power_core.errors import PromptError, StateError, out_of_range
+from power_core.exactness.guarantor import Guarantor
 from power_core.generation import Generation, only_one_thread
-from power_core.report import DraftRecord, Report, Timings
+from power_core.logprobs import RecordingSampler
+from power_core.report import DraftRecord, ProbeRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
-from power_core.scheduling import DraftScheduler, FixedScheduler, GuardedScheduler
+from power_core.scheduling import SchedulerSource
 from power_core.sequence import TargetSequence
 from power_core.settings import RequestSettings, SessionSettings
 from power_core.target import TargetContext, TargetModel
@@ -34,8 +37,11 @@ class SessionPlan:
         draft_max: K in force.
         slice_rows: Rows per verification slice (N).
         guard_rows: Rollback window when a block may exceed it, else None.
+        rollback_tokens: S in force: drafts that may be rejected without a replay; None for K.
         checkpoint_rows: Rows beyond which a round copies a checkpoint, None when it never does.
-        guarantee: See ``Report.guarantee``.
+        guarantee: See ``Report.guarantee``; what holds for a short greedy request.
+        probe: See ``Report.probe``.
+        probe_ns: What measuring took while opening.
         draft: The external draft and what vouches for it, None without one.
         events: Decisions to be shown in every report.
     """
@@ -44,8 +50,11 @@ class SessionPlan:
     draft_max: int
     slice_rows: int
     guard_rows: int | None = None
+    rollback_tokens: int | None = None
     checkpoint_rows: int | None = None
     guarantee: str = "target-authoritative"
+    probe: ProbeRecord | None = None
+    probe_ns: int = 0
     draft: DraftRecord | None = None
     load_ns: int = 0
     events: tuple[dict[str, Any], ...] = ()
@@ -65,15 +74,30 @@ class Session:
         drafter: Drafter | None,
         taps: bool,
         resources: ExitStack,
+        guarantor: Guarantor | None = None,
     ) -> None:
         self.settings = settings
         self.plan = plan
         self.model = model
         self.context = context
         self._drafter = drafter
+        self._fed_drafter = drafter
+        if drafter is not None and settings.scheduler != "fixed":
+            self._fed_drafter = DeferredFeeding(drafter, min(MOST_OWED_ROWS, context.ubatch_rows))
         self._resources = resources
-        self._sequence = TargetSequence(context, slice_rows=plan.slice_rows, taps=taps)
+        self._guarantor = guarantor
+        self._schedulers = SchedulerSource(
+            settings.scheduler,
+            draft_max=plan.draft_max,
+            draft_min=settings.draft_min,
+            rollback_tokens=plan.draft_max if plan.rollback_tokens is None else plan.rollback_tokens,
+            guard_rows=plan.guard_rows,
+        )
+        self._sequence = TargetSequence(
+            context, slice_rows=plan.slice_rows, taps=taps, fixed_shape=settings.verify_shape == "fixed"
+        )
         self._sampler: Sampler | None = None
+        self._grammar = False
         self._parts: Round | None = None
         self._current: Generation | None = None
         self._closed = False
@@ -114,22 +138,25 @@ class Session:
 
         Raises:
             PromptError: the prompt is empty or does not fit into the context.
+            ConfigError: the sampling cannot be had (a grammar with a fault, say).
             StateError: the session is closed.
+
+            A refused request leaves the last one as it was: it can go on.
         """
         with only_one_thread(self._gate, "generate"):
             self._require_open("generate")
             request = merge_request(request or RequestSettings(), changes)
             tokens = self._prompt_tokens(prompt, parse_special=parse_special)
+            self._replace_sampler(request)
             self._retire_current()
             self._sequence.forget()
-            self._replace_sampler(request.sampling)
             return self._launch(request, tokens, on_prefill)
 
     def resume(self, request: RequestSettings | None = None, **changes: Any) -> Generation:
         """Continue the last request from its last committed token, with its sampler's state.
 
-        Tokens that were committed but not handed out come first. Sampling settings stay those of the last request; text
-        and stop strings start afresh. After a ``stop_token`` it ends there again at once.
+        Tokens that were committed but not handed out come first. Sampling settings and ``logprobs`` stay those of the
+        last request; text, stop strings and stop tokens start afresh. After an end token it ends there again at once.
 
         Raises:
             StateError: there is nothing to continue.
@@ -178,35 +205,36 @@ class Session:
         if self._parts.open_transaction is not None:
             self._parts.open_transaction.rollback()
         self.context.clear_abort()
+        report = self._new_report(prompt)
         self._current = Generation(
             model=self.model,
             parts=self._parts,
-            scheduler=self._new_scheduler(),
+            scheduler=self._schedulers.open(report.add_decision),
             request=request,
-            report=self._new_report(prompt),
+            report=report,
             draft_min=self.settings.draft_min,
             draft_p_min=self.settings.draft_p_min,
             prompt=prompt,
             on_prefill=on_prefill,
             gate=self._gate,
+            grammar=self._grammar,
+            records=self._sampler.records if isinstance(self._sampler, RecordingSampler) else None,
         )
         return self._current
 
-    def _new_scheduler(self) -> DraftScheduler:
-        scheduler: DraftScheduler = FixedScheduler(self.plan.draft_max)
-        if self.plan.guard_rows is not None:
-            scheduler = GuardedScheduler(scheduler, self.plan.guard_rows)
-        return scheduler
-
     def _new_report(self, prompt: list[TokenId] | None) -> Report:
+        guarantee, probe = self.plan.guarantee, self.plan.probe
+        if self._guarantor is not None:
+            guarantee, probe = self._guarantor.stance.guarantee, self._guarantor.record()
         return Report(
             strategy=self.plan.strategy,
-            guarantee=self.plan.guarantee,
+            guarantee=guarantee,
+            probe=probe,
             draft=self.plan.draft,
             prompt_tokens=len(prompt) if prompt is not None else self._sequence.prompt_tokens,
             settings=dict(self.plan.shown),
             events=[dict(event) for event in self.plan.events],
-            timings_ns=Timings(load=self.plan.load_ns),
+            timings_ns=Timings(load=self.plan.load_ns, probe=self.plan.probe_ns),
         )
 
     def _prompt_tokens(self, prompt: str | Sequence[TokenId], *, parse_special: bool) -> list[TokenId]:
@@ -241,13 +269,27 @@ class Session:
             )
         return tokens
 
-    def _replace_sampler(self, sampling: SamplingSettings) -> None:
+    def _replace_sampler(self, request: RequestSettings) -> None:
+        sampling = request.sampling
+        if request.logprobs is not None and self.settings.device_sampling == "on":
+            raise out_of_range(
+                "logprobs",
+                request.logprobs,
+                "none with `device_sampling`, which keeps logits away",
+                hint="leave out `logprobs`, or open the session with `device_sampling` off",
+            )
         sampler = self.context.open_sampler(sampling)
+        if request.logprobs is not None:
+            sampler = RecordingSampler(sampler, self.context, request.logprobs)
         if self._sampler is not None:
             self._sampler.close()
         self._sampler = sampler
-        self._parts = Round(self._sequence, self._sampler, self._drafter, self.model.info.n_vocab)
+        self._grammar = sampling.has_grammar
+        self._parts = Round(self._sequence, self._sampler, self._fed_drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
+        self._parts.guarantor = self._guarantor
+        if self._guarantor is not None:
+            self._sequence.slice_rows = self._guarantor.begin(greedy=sampling.greedy).slice_rows
 
     def _retire_current(self) -> None:
         if self._current is not None:

@@ -8,9 +8,14 @@ from typing import Literal, TypeAlias
 
 import attrs
 
-from power_core.errors import ConfigError
+from power_core.compute_placement import KV_TYPES, check_placement
+from power_core.errors import ConfigError, out_of_range
 from power_core.sampler import SamplingSettings
 from power_core.target import Arithmetic
+from power_core.tokens import TokenId
+
+SessionArithmetic: TypeAlias = 'Arithmetic | Literal["guarded"]'
+MOST_LOGPROBS = 20
 
 VerifyRows: TypeAlias = 'int | Literal["all"] | None'
 
@@ -22,13 +27,17 @@ _RANGES: dict[str, tuple[int, int]] = {
     "batch": (1, 2**16),
     "ubatch": (1, 2**16),
     "threads": (0, 1024),
+    "threads_batch": (0, 1024),
     "gpu_layers": (-1, 10_000),
     "mtp_fr_vocab_size": (1_024, 1_048_576),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "scheduler": ("fixed", "adaptive", "goodput"),
-    "arithmetic": ("exact", "fast"),
+    "arithmetic": ("exact", "fast", "guarded"),
     "flash_attention": ("on", "off", "auto"),
+    "kv_type": KV_TYPES,
+    "verify_shape": ("early-stop", "fixed"),
+    "device_sampling": ("on", "off"),
 }
 
 
@@ -46,13 +55,24 @@ class SessionSettings:
         snapshots: S, recurrent-state snapshots kept for rollback; min(K, S) are asked for.
         verify_rows: Rows per verification slice; ``all`` verifies a block in one piece; None chooses a width that never
             needs more than S snapshots.
+        verify_shape: ``early-stop`` evaluates what a slice has; ``fixed`` fills the slices of a round with drafts up to
+            the same number of rows and drops what it added, so that a device can repeat one graph.
         scheduler: Who decides the draft width per round.
-        arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels.
+        arithmetic: ``exact`` computes verified rows as single rows are computed; ``fast`` takes the quickest kernels;
+            ``guarded`` takes them too and decides near-ties again by single rows.
         ctx: Positions in the context; None takes 4096, or less where the target or the draft was trained with less.
         batch: Most rows of one evaluation; None takes 512, or less in a smaller context.
         ubatch: Rows computed at once and per prompt chunk; None takes ``batch``. Fewer need less memory.
         threads: Compute threads, 0 for one per core.
+        threads_batch: Compute threads of evaluations of several rows; 0 takes ``threads``.
+        cpu_mask: Processors that the compute threads run on, as a hexadecimal mask; None leaves that to the system.
         gpu_layers: Layers to offload, -1 for all.
+        device: The only GPU to use, by the backend's name for it; None uses every one.
+        override_tensor: ``PATTERN=BUFFER``: tensors of the target whose name the regular expression finds go to that
+            buffer. A draft is never placed so.
+        kv_type: Type in which the target keeps keys and values.
+        device_sampling: ``on`` lets the device choose greedily, for the target and where possible for the draft, so
+            that no logits cross to the host; not with ``guarded`` arithmetic, which reads them.
         flash_attention: ``auto`` is on wherever exact arithmetic needs it.
         mtp_fr_vocab_size: Rows of the frequency-reduced MTP head.
     """
@@ -65,13 +85,20 @@ class SessionSettings:
     draft_p_min: float = 0.0
     snapshots: int = 7
     verify_rows: VerifyRows = None
+    verify_shape: Literal["early-stop", "fixed"] = "early-stop"
     scheduler: Literal["fixed", "adaptive", "goodput"] = "fixed"
-    arithmetic: Arithmetic = "exact"
+    arithmetic: SessionArithmetic = "exact"
     ctx: int | None = None
     batch: int | None = None
     ubatch: int | None = None
     threads: int = 0
+    threads_batch: int = 0
+    cpu_mask: str | None = None
     gpu_layers: int = 0
+    device: str | None = None
+    override_tensor: tuple[str, ...] = ()
+    kv_type: str = "f16"
+    device_sampling: Literal["on", "off"] = "off"
     flash_attention: Literal["on", "off", "auto"] = "auto"
     mtp_fr_vocab_size: int | None = None
 
@@ -103,8 +130,16 @@ class SessionSettings:
             raise out_of_range("verify_rows", self.verify_rows, "`all` or a whole number from 1 to 65")
 
     def _check_together(self) -> None:
+        check_placement(self)
         if self.draft_max is not None and self.draft_min > self.draft_max:
             raise out_of_range("draft_min", self.draft_min, f"at most draft_max ({self.draft_max})")
+        if self.scheduler == "adaptive" and self.snapshots < self.draft_min:
+            raise out_of_range(
+                "snapshots",
+                self.snapshots,
+                f"at least draft_min ({self.draft_min}) with the adaptive scheduler",
+                hint="raise `--snapshots`, lower `--draft-min`, or use `--scheduler goodput`",
+            )
         if self.arithmetic == "exact" and self.flash_attention == "off":
             raise ConfigError(
                 "`flash_attention` is off, but exact arithmetic needs it on",
@@ -117,11 +152,21 @@ class SessionSettings:
 
 @attrs.frozen(kw_only=True)
 class RequestSettings:
-    """How one request is generated: the length limit, how the target chooses, and where to stop."""
+    """How one request is generated.
+
+    Attributes:
+        max_tokens: Most tokens to emit.
+        sampling: How the target chooses.
+        stop: Texts to end before; they are not part of the text, the tokens that complete one are emitted.
+        stop_tokens: Tokens to end before, beside the model's own end tokens; they are not emitted.
+        logprobs: Report every emitted token's log-probability and so many of the likeliest tokens; None reports none.
+    """
 
     max_tokens: int = 512
     sampling: SamplingSettings = attrs.field(factory=SamplingSettings)
     stop: tuple[str, ...] = ()
+    stop_tokens: tuple[TokenId, ...] = ()
+    logprobs: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if not (_is_int(self.max_tokens) and 0 <= self.max_tokens <= 2**31 - 1):
@@ -129,6 +174,11 @@ class RequestSettings:
         for stop in self.stop:
             if not isinstance(stop, str) or not stop or _has_surrogates(stop):
                 raise out_of_range("stop", stop, "a non-empty string of whole characters")
+        for token in self.stop_tokens:
+            if not (_is_int(token) and 0 <= token <= 2**31 - 1):
+                raise out_of_range("stop_tokens", token, "token ids of 0 or more")
+        if self.logprobs is not None and not (_is_int(self.logprobs) and 0 <= self.logprobs <= MOST_LOGPROBS):
+            raise out_of_range("logprobs", self.logprobs, f"a whole number from 0 to {MOST_LOGPROBS}")
 
 
 def _has_surrogates(text: str) -> bool:
@@ -137,9 +187,3 @@ def _has_surrogates(text: str) -> bool:
 
 def _is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def out_of_range(field: str, value: object, allowed: str, *, hint: str = "") -> ConfigError:
-    """Return the error of a setting that is outside what is allowed; ``allowed`` completes "expected ..."."""
-    message = f"`{field}` is {value!r}, expected {allowed}"
-    return ConfigError(message, field=field, value=value, allowed=allowed, hint=hint)

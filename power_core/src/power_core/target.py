@@ -23,10 +23,23 @@ Kernels: TypeAlias = Literal["prefill", "decode"]
 
 @attrs.frozen(kw_only=True)
 class ModelSettings:
-    """How a model file is loaded."""
+    """How a model file is loaded.
+
+    Attributes:
+        path: GGUF file.
+        gpu_layers: Layers to offload, -1 for all; with 0 no GPU is used at all.
+        device: The only GPU to use, by the backend's name for it; None uses every one.
+        tensor_placements: ``PATTERN=BUFFER``: tensors whose name the regular expression finds go to that buffer.
+        load_nextn: Load multi-token-prediction layers.
+        arithmetic: ``exact`` keeps the weights in the layout whose kernels compute every row alike.
+        use_mmap: Map the file instead of reading it.
+        use_mlock: Keep the weights in memory.
+    """
 
     path: Path
     gpu_layers: int = 0
+    device: str | None = None
+    tensor_placements: tuple[str, ...] = ()
     load_nextn: bool = False
     arithmetic: Arithmetic = "exact"
     use_mmap: bool = True
@@ -45,6 +58,10 @@ class ContextSettings:
         snapshots: Recurrent-state snapshots asked for (S); 0 for models without recurrent state.
         sequences: Independent sequences.
         threads: Compute threads; 0 lets the backend choose.
+        rows_threads: Compute threads of evaluations of several rows; 0 for ``threads``.
+        processors: Numbers of the processors that the compute threads run on; empty leaves that to the system.
+        kv_type: Type in which keys and values are kept, by ggml's name.
+        device_choice: Greedy choices are computed on the device, and logits stay there; see ``TargetContext.argmax``.
         flash_attention: ``on``, ``off`` or ``auto``; exact arithmetic needs it on.
         output_rows: Most rows with logits in one evaluation, 0 for ``batch_rows``; bounds the logits buffer.
         taps: Hidden rows to expose.
@@ -56,6 +73,10 @@ class ContextSettings:
     snapshots: int = 0
     sequences: int = 1
     threads: int = 0
+    rows_threads: int = 0
+    processors: tuple[int, ...] = ()
+    kv_type: str = "f16"
+    device_choice: bool = False
     flash_attention: Literal["on", "off", "auto"] = "auto"
     output_rows: int = 0
     taps: TapRequest = attrs.field(factory=TapRequest)
@@ -63,7 +84,10 @@ class ContextSettings:
 
 @attrs.frozen(kw_only=True)
 class ModelInfo:
-    """Facts of a loaded model, read from the library. Widths and counts are in elements and tokens."""
+    """Facts of a loaded model, read from the library. Widths and counts are in elements and tokens.
+
+    ``devices`` names the devices that hold layers besides the CPU; it is empty when the CPU does everything.
+    """
 
     architecture: str
     description: str
@@ -79,6 +103,7 @@ class ModelInfo:
     eos: TokenId | None
     add_bos: bool
     chat_template: str | None
+    devices: tuple[str, ...] = ()
 
 
 @runtime_checkable
@@ -145,7 +170,11 @@ class TargetContext(CacheState, Protocol):
         ...
 
     def argmax(self, row: int) -> TokenId:
-        """Greedy choice at a row, lowest id on ties; ``NativeCallError`` when the row has no finite maximum."""
+        """Greedy choice at a row, lowest id on ties; ``NativeCallError`` when the row has no finite maximum.
+
+        A context opened with ``device_choice`` returns the device's own choice, whose order on ties is the device's and
+        which does not notice a row without a finite maximum.
+        """
         ...
 
     def read_taps(self, first_row: int, n_rows: int) -> Taps:

@@ -20,6 +20,8 @@ from types import TracebackType
 from power_core.cache_state import Checkpoint
 from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal, call_drafter, checked_proposal
 from power_core.errors import IntegrityError, StateError
+from power_core.exactness.guarantor import Guarantor
+from power_core.exactness.margin_guard import GuardedRows
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
@@ -47,6 +49,7 @@ class Round:
         self.drafter = drafter
         self.n_vocab = n_vocab
         self.checkpoint_rows: int | None = None
+        self.guarantor: Guarantor | None = None
         self.open_transaction: VerifyTransaction | None = None
 
 
@@ -55,6 +58,9 @@ class VerifyTransaction:
 
     The state that moves: the target's memory, drafter, sampler, history. The history is extended last and in one step,
     so an interruption at any point leaves either the old round or the new one.
+
+    Attributes:
+        started_ns: When the round itself began: after what the state needed first, a rebuild or a measurement.
     """
 
     def __init__(self, parts: Round, report: Report) -> None:
@@ -68,6 +74,7 @@ class VerifyTransaction:
         self._drafter_mark: DrafterCheckpoint = None
         self._sampler_mark: SamplerSnapshot = None
         self._target_mark: Checkpoint | None = None
+        self.started_ns = 0
 
     @property
     def state(self) -> TransactionState:
@@ -79,10 +86,14 @@ class VerifyTransaction:
         if parts.open_transaction is not None:
             parts.open_transaction.finish_rollback()
         parts.sequence.ensure_ready(self._report)
+        if parts.guarantor is not None:
+            parts.guarantor.cover(parts.sequence, self._report)
+        self.started_ns = time.perf_counter_ns()
         self._start_length = len(parts.sequence.history)
         drafter, seq_id = parts.drafter, parts.sequence.seq_id
         if drafter is not None:
             self._drafter_mark = call_drafter("checkpoint", lambda: drafter.checkpoint(seq_id=seq_id))
+            self._report.timings_ns.draft += time.perf_counter_ns() - self.started_ns
         self._sampler_mark = parts.sampler.snapshot()
         parts.open_transaction = self
         return self
@@ -117,15 +128,19 @@ class VerifyTransaction:
         started_ns = time.perf_counter_ns()
         parts = self._parts
         tokens = [parts.sequence.history[-1], *self._proposal.tokens]
-        if parts.checkpoint_rows is not None and min(len(tokens), parts.sequence.slice_rows) > parts.checkpoint_rows:
+        threshold = parts.guarantor.guard_threshold if parts.guarantor is not None and len(tokens) > 1 else None
+        if self._needs_checkpoint(len(tokens), guarded=threshold is not None):
             self._target_mark = mark = parts.sequence.checkpoint()
             self._report.copied_bytes += len(mark.data)
         parts.sequence.clean = False
-        self._rows = BlockRows(parts.sequence, tokens, parts.sampler.sample)
+        if threshold is None:
+            self._rows = BlockRows(parts.sequence, tokens, parts.sampler.sample)
+        else:
+            self._rows = GuardedRows(
+                parts.sequence, tokens, parts.sampler.sample, threshold=threshold, checkpoint=self._target_mark
+            )
         self._block = verify_block(self._proposal.tokens, self._rows.sample, is_terminal)
-        self._report.target_calls += self._rows.calls
-        self._report.timings_ns.verify += self._rows.evaluate_ns
-        self._report.timings_ns.sample += time.perf_counter_ns() - started_ns - self._rows.evaluate_ns
+        self._rows.add_to(self._report, time.perf_counter_ns() - started_ns)
         self._state = TransactionState.VERIFIED
         return self._block
 
@@ -187,6 +202,13 @@ class VerifyTransaction:
                 hint="leave the first transaction before opening another",
             )
         self.rollback()
+
+    def _needs_checkpoint(self, n_rows: int, *, guarded: bool) -> bool:
+        """Tell whether truncation may not be enough: after too many rejected rows, or of a whole recurrent block."""
+        parts = self._parts
+        if guarded and parts.sequence.context.recurrent:
+            return True
+        return parts.checkpoint_rows is not None and min(n_rows, parts.sequence.slice_rows) > parts.checkpoint_rows
 
     def _count(self, block: VerifiedBlock, verify_ns: int, draft_ns: int) -> None:
         report = self._report

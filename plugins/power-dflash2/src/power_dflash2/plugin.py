@@ -32,6 +32,7 @@ def power_strategies() -> Iterator[StrategySpec]:
         default_draft_max_tokens=DEFAULT_DRAFT_MAX_TOKENS,
         validator=_validator,
         confidence=confidence,
+        schedulers=("fixed",),
     )
 
 

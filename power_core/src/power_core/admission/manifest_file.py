@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from power_core.admission import fields
 from power_core.admission.manifest import SCHEMA, Manifest, digest_of
 from power_core.admission.strict_json import read_object
 from power_core.errors import ArtifactContractError, ArtifactDigestMismatch, ArtifactFormatError, ConfigError
+from power_core.whole_file import whole_file
 
 MAX_MANIFEST_BYTES = 1 << 18
 AGAIN_HINT = "restore the manifest, or admit the draft again with `power admit --force`"
@@ -55,14 +55,8 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     """
     data = (json.dumps(manifest.to_dict(), indent=2) + "\n").encode("ascii")
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".admission.", suffix=".tmp", delete=False) as handle:
-            partial = Path(handle.name)
-        try:
+        with whole_file(path) as partial:
             _write_through(partial, data)
-            partial.chmod(0o644)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise unwritable(path, error.strerror or str(error)) from error
 

@@ -180,3 +180,153 @@ def inspect(
     from power_core.cli.inspect import run_inspect
 
     return run_guarded(lambda: run_inspect(file, as_json=json), debug=debug)
+
+
+@app.command(
+    epilog=_examples(
+        "power bench --model m.gguf --spec mtp --draft-max 1,3,7 --prompt-file notes.txt --json a.json",
+        "power bench --model m.gguf --spec prompt-lookup,mtp --prompts prompts.json --repeats 5 --gate-ratio 1.0",
+        'power bench --spec mtp --draft-max 3 --prompt "def f(n):" --synthetic-acceptance 0.9,0.8,0.7',
+    )
+)
+@with_settings
+def bench(
+    flags: Mapping[str, Any],
+    *,
+    spec: Annotated[
+        str | None, typer.Option("--spec", metavar="LIST", help="Strategies between commas; `off` always runs too.")
+    ] = None,
+    draft: Annotated[
+        str | None,
+        typer.Option("--draft", metavar="LIST", help="The draft's FILE, or STRATEGY=FILE between commas."),
+    ] = None,
+    draft_max: Annotated[
+        str | None, typer.Option("--draft-max", metavar="LIST", help="Values of K between commas.")
+    ] = None,
+    scheduler: Annotated[
+        str | None, typer.Option("--scheduler", metavar="LIST", help="Schedulers between commas.")
+    ] = None,
+    prompt: Annotated[str | None, typer.Option("--prompt", metavar="TEXT", help="The prompt.")] = None,
+    prompt_file: Annotated[
+        Path | None, typer.Option("--prompt-file", metavar="FILE", help="UTF-8 file that holds the prompt.")
+    ] = None,
+    prompts: Annotated[
+        Path | None,
+        typer.Option("--prompts", metavar="FILE", help="JSON array of texts, or of objects with `name` and `text`."),
+    ] = None,
+    chat: Annotated[bool, typer.Option("--chat", help="Wrap every prompt in the model's chat template.")] = False,
+    repeats: Annotated[int, typer.Option("--repeats", metavar="N", help="Measured runs per prompt.")] = 5,
+    warmups: Annotated[int, typer.Option("--warmups", metavar="N", help="Runs before them that are not kept.")] = 1,
+    sessions: Annotated[
+        str | None,
+        typer.Option(
+            "--sessions",
+            metavar="WORD",
+            help="`together` keeps all sessions open, `in-turn` opens one per run; default: in turn on a device.",
+            show_default=False,
+        ),
+    ] = None,
+    gate_rate: Annotated[
+        float | None, typer.Option("--gate-rate", metavar="X", help="Least median decode rate, in tokens per second.")
+    ] = None,
+    gate_each_rate: Annotated[
+        float | None, typer.Option("--gate-each-rate", metavar="X", help="Least decode rate of every single run.")
+    ] = None,
+    gate_ratio: Annotated[
+        float | None,
+        typer.Option("--gate-ratio", metavar="X", help="What the interval of the ratio to `off` has to reach."),
+    ] = None,
+    gate_each_ratio: Annotated[
+        float | None, typer.Option("--gate-each-ratio", metavar="X", help="Least ratio to `off` of every single pair.")
+    ] = None,
+    synthetic_acceptance: Annotated[
+        str | None,
+        typer.Option(
+            "--synthetic-acceptance",
+            metavar="PROFILE",
+            help="Replay this acceptance instead of the drafters' own: a probability per position, or a file of them.",
+        ),
+    ] = None,
+    synthetic_seed: Annotated[
+        int, typer.Option("--synthetic-seed", metavar="N", help="Seed of the right and wrong drafts.")
+    ] = 0,
+    row_costs: Annotated[
+        bool, typer.Option("--row-costs", help="Measure one evaluation of the target by its rows, too.")
+    ] = False,
+    json: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write the report there; `-` prints it instead of the table."),
+    ] = None,
+    config: Config = None,
+    debug: Debug = False,
+) -> int:
+    """Measure strategies against plain decoding: paired runs in one process, outputs compared, raw samples kept.
+
+    Exactly one of --prompt, --prompt-file and --prompts gives the prompts. Exit status 1 when a gate failed; that every
+    output equals that of `off` is always one.
+    """
+    from power_core.cli.bench import BenchOrder, run_bench_order
+
+    order = BenchOrder(
+        flags=flags,
+        config=config,
+        spec=spec,
+        draft=draft,
+        draft_max=draft_max,
+        scheduler=scheduler,
+        prompt=prompt,
+        prompt_file=prompt_file,
+        prompts=prompts,
+        chat=chat,
+        repeats=repeats,
+        warmups=warmups,
+        sessions=sessions,
+        gates={"rate": gate_rate, "each_rate": gate_each_rate, "ratio": gate_ratio, "each_ratio": gate_each_ratio},
+        synthetic_acceptance=synthetic_acceptance,
+        synthetic_seed=synthetic_seed,
+        row_costs=row_costs,
+        json=json,
+    )
+    return run_guarded(lambda: run_bench_order(order), debug=debug)
+
+
+@app.command(epilog=_examples("power compare before.json after.json"))
+def compare(
+    first: Annotated[Path, typer.Argument(metavar="FIRST", help="A report of power bench.", show_default=False)],
+    second: Annotated[Path, typer.Argument(metavar="SECOND", help="A later report.", show_default=False)],
+    *,
+    json: Json = False,
+    debug: Debug = False,
+) -> int:
+    """Compare two benchmark reports of the same model, prompts and settings: the second over the first."""
+    from power_core.cli.compare import run_compare
+
+    return run_guarded(lambda: run_compare(first, second, as_json=json), debug=debug)
+
+
+@app.command(epilog=_examples("power plot a.json", "power plot before.json after.json --png speed.png"))
+def plot(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Reports of power bench.", show_default=False)],
+    *,
+    png: Annotated[
+        Path | None,
+        typer.Option("--png", metavar="FILE", help="Draw a PNG file instead of text; needs `power-core[plot]`."),
+    ] = None,
+    debug: Debug = False,
+) -> int:
+    """Show acceptance by position, cost curves and throughput of benchmark reports."""
+    from power_core.cli.plot import run_plot
+
+    return run_guarded(lambda: run_plot(files, png), debug=debug)
+
+
+@app.command(epilog=_examples("power schema generate", "power schema bench"))
+def schema(
+    name: Annotated[str, typer.Argument(metavar="COMMAND", help="generate or bench.", show_default=False)],
+    *,
+    debug: Debug = False,
+) -> int:
+    """Print the JSON schema of what `power generate --json` or `power bench --json` writes."""
+    from power_core.cli.schema import run_schema
+
+    return run_guarded(lambda: run_schema(name), debug=debug)

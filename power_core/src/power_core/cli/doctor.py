@@ -15,20 +15,23 @@ import attrs
 
 from power_core.cache_dir import cache_dir
 from power_core.cli.console import EXIT_ERROR, EXIT_OK, fold_line, write_out
+from power_core.cli.exactness_table import survey_model, survey_text, survey_values
 from power_core.cli.plugins import describe_plugin, plugin_table
 from power_core.cli.table import format_table
 from power_core.cli.versions import package_version
 from power_core.config import SETTINGS, resolve
 from power_core.errors import PowerError
+from power_core.exactness.survey import Survey
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.plugins.types import HealthCheck, HealthResult
+from power_core.settings import SessionSettings
 
 PACKAGES = ("power-core", "attrs", "cattrs", "gguf", "jinja2", "numpy", "pluggy", "rich", "typer")
 
 
 @attrs.frozen(kw_only=True)
 class Diagnosis:
-    """All that ``doctor`` prints. ``settings`` is empty unless a file or flags were given."""
+    """All that ``doctor`` prints; ``settings`` is empty unless a file or flags were given, ``survey`` without model."""
 
     system: Mapping[str, str]
     packages: Mapping[str, str]
@@ -36,6 +39,7 @@ class Diagnosis:
     plugins: PowerPluginManager | None
     health: tuple[HealthResult, ...]
     settings: tuple[Mapping[str, Any], ...]
+    survey: tuple[SessionSettings, Survey] | None = None
 
     @property
     def failed(self) -> bool:
@@ -51,6 +55,13 @@ def run_doctor(flags: Mapping[str, Any], config: Path | None, *, as_json: bool) 
     """
     settings = settings_in_force(flags, config) if flags or config is not None else ()
     plugins, health = _examine_plugins()
+    survey = None
+    if "model" in flags and plugins is not None:
+        try:
+            session = resolve(flags, config).session
+            survey = (session, survey_model(session, plugins.backend()))
+        except PowerError as error:
+            health.append(_failure("exactness", error))
     packages = [record.distribution for record in plugins.plugins] if plugins else []
     diagnosis = Diagnosis(
         system=_system(),
@@ -59,6 +70,7 @@ def run_doctor(flags: Mapping[str, Any], config: Path | None, *, as_json: bool) 
         plugins=plugins,
         health=tuple(health),
         settings=settings,
+        survey=survey,
     )
     write_out(_to_json(diagnosis) if as_json else _to_text(diagnosis))
     return EXIT_ERROR if diagnosis.failed else EXIT_OK
@@ -156,6 +168,7 @@ def _to_json(diagnosis: Diagnosis) -> str:
         "plugins": [describe_plugin(record) for record in diagnosis.plugins.plugins] if diagnosis.plugins else [],
         "health": [attrs.asdict(result) for result in diagnosis.health],
         "settings": [dict(setting) for setting in diagnosis.settings],
+        "exactness": None if diagnosis.survey is None else survey_values(*diagnosis.survey),
     }
     return json.dumps(values, indent=2) + "\n"
 
@@ -171,6 +184,7 @@ def _to_text(diagnosis: Diagnosis) -> str:
             ("KEY", "FLAG", "VALUE", "FROM"),
         ),
         "Plugins": plugin_table(records) if records else "none\n",
+        "Exactness": "" if diagnosis.survey is None else survey_text(*diagnosis.survey),
         "Health": "".join(_health_lines(result) for result in diagnosis.health),
     }
     return "\n".join(f"{title}\n{body}" for title, body in sections.items() if body)

@@ -55,6 +55,8 @@ def run_generate(order: GenerateOrder) -> int:
     if order.stream and order.json:
         raise usage_error("--stream and --json exclude each other", command="generate", field="stream")
     configuration = resolve(order.flags, order.config)
+    if configuration.request.logprobs is not None and not order.json:
+        raise usage_error("--logprobs needs --json, which shows them", command="generate", field="logprobs")
     prompt = read_prompt(order.prompt, order.prompt_file, order.source)
     stream = order.stream if order.stream is not None else out_is_terminal() and not order.json
     with ProgressView() as progress, _open(configuration.session, progress) as session:

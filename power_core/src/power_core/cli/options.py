@@ -19,7 +19,7 @@ PANELS = {
     RequestSettings: "Request",
     SamplingSettings: "Sampling",
 }
-METAVARS = {int: "N", float: "X", str: "WORD", Path: "FILE", list[str]: "TEXT"}
+METAVARS = {int: "N", float: "X", str: "WORD", Path: "FILE", list[str]: "TEXT", list[int]: "ID"}
 
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
@@ -30,18 +30,23 @@ Config = Annotated[
 
 
 def with_settings(command: Callable[..., int]) -> Callable[..., int]:
-    """Give a command one option per setting; it receives those that were used as its first argument, by field."""
+    """Give a command one option per setting; it receives those that were used as its first argument, by field.
+
+    A setting that the command has a parameter for is left to it.
+    """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    taken = {parameter.name for parameter in own}
+    settings = [setting for setting in SETTINGS if setting.field not in taken]
 
     @functools.wraps(command)
     def wrapper(**arguments: Any) -> int:
-        values = {setting.field: arguments.pop(setting.field) for setting in SETTINGS}
+        values = {setting.field: arguments.pop(setting.field) for setting in settings}
         return command({field: value for field, value in values.items() if value not in (None, [])}, **arguments)
 
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    parameters = [_parameter(setting) for setting in SETTINGS]
+    options = [_parameter(setting) for setting in settings]
     first = [parameter for parameter in own if parameter.kind is inspect.Parameter.POSITIONAL_OR_KEYWORD]
     rest = [parameter for parameter in own if parameter.kind is inspect.Parameter.KEYWORD_ONLY]
-    signature = inspect.Signature([*first, *rest, *parameters], return_annotation=int)
+    signature = inspect.Signature([*first, *rest, *options], return_annotation=int)
     wrapper.__signature__ = signature  # type: ignore[attr-defined]
     wrapper.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
     return wrapper
@@ -50,7 +55,7 @@ def with_settings(command: Callable[..., int]) -> Callable[..., int]:
 def _parameter(setting: Setting) -> inspect.Parameter:
     option = typer.Option(
         setting.flag,
-        metavar=METAVARS[setting.kind.flag_type],
+        metavar=metavar(setting),
         help=help_text(setting),
         show_default=False,
         rich_help_panel=PANELS[setting.owner],
@@ -61,6 +66,11 @@ def _parameter(setting: Setting) -> inspect.Parameter:
         default=None,
         annotation=Annotated[setting.kind.flag_type | None, option],
     )
+
+
+def metavar(setting: Setting) -> str:
+    """Return the placeholder of the setting's value."""
+    return setting.kind.metavar or METAVARS[setting.kind.flag_type]
 
 
 def help_text(setting: Setting) -> str:

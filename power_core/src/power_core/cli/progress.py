@@ -12,8 +12,11 @@ if TYPE_CHECKING:
 
 PHASES = {
     "load": "Loading the model",
+    "probe": "Measuring",
     "prefill": "Reading the prompt",
     "decode": "Generating",
+    "warm-up": "Warming up",
+    "bench": "Running the pairs",
     "hash": "Hashing the file",
     "hash draft": "Hashing the draft",
     "hash target": "Hashing the target",
@@ -21,9 +24,14 @@ PHASES = {
 
 
 class ProgressView:
-    """One bar per phase. Shows nothing when standard error is no terminal, and leaves nothing behind when it stops."""
+    """One bar per phase. Shows nothing when standard error is no terminal, and leaves nothing behind when it stops.
 
-    def __init__(self) -> None:
+    Args:
+        live: Move by itself between updates, from a thread of its own; what is measured does without.
+    """
+
+    def __init__(self, *, live: bool = True) -> None:
+        self._live = live
         self._enabled = err_is_terminal()
         self._bars: Progress | None = None
         self._tasks: dict[str, TaskID] = {}
@@ -33,11 +41,11 @@ class ProgressView:
         if not self._enabled:
             return
         if self._bars is None:
-            self._bars = _new_bars()
+            self._bars = _new_bars(live=self._live)
             self._bars.start()
         if phase not in self._tasks:
             self._tasks[phase] = self._bars.add_task(PHASES.get(phase, phase), total=total or None)
-        self._bars.update(self._tasks[phase], completed=done, total=total or None)
+        self._bars.update(self._tasks[phase], completed=done, total=total or None, refresh=not self._live)
 
     def stop(self) -> None:
         """Remove the bars for good, before anything else is written to the terminal."""
@@ -55,9 +63,9 @@ class ProgressView:
         self.stop()
 
 
-def _new_bars() -> Progress:
+def _new_bars(*, live: bool) -> Progress:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
     columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
-    return Progress(*columns, console=Console(stderr=True), transient=True)
+    return Progress(*columns, console=Console(stderr=True), transient=True, auto_refresh=live)

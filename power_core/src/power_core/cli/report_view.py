@@ -16,7 +16,7 @@ def format_report(result: GenerationResult) -> str:
     report = result.report
     rows = [
         ("strategy", report.strategy),
-        ("guarantee", report.guarantee),
+        ("guarantee", _guarantee(report)),
         ("rounds", f"{report.rounds} ({report.target_calls} target calls)"),
         ("drafted", f"{report.drafted_tokens} tokens"),
         ("accepted", f"{report.accepted_tokens} tokens"),
@@ -28,10 +28,28 @@ def format_report(result: GenerationResult) -> str:
         ("time", _times(report)),
         ("finish", result.finish_reason),
     ]
+    if report.guarded_rows:
+        rows.append(("decided again", f"{report.guarded_rows} near-ties ({report.guard_calls} target calls)"))
+    if report.decisions:
+        rows.append(("scheduler", _scheduling(report)))
     if report.draft is not None:
         rows += _draft_rows(report.draft)
     lines = [f"{name:<24}{value}" for name, value in rows]
     return "\n".join([*lines, *_event_lines(report.events)]) + "\n"
+
+
+def _guarantee(report: Report) -> str:
+    if report.probe is None:
+        return report.guarantee
+    depths = ", ".join(str(depth) for depth in report.probe.depths_tokens)
+    return f"{report.guarantee}, measured at {depths} tokens"
+
+
+def _scheduling(report: Report) -> str:
+    widths = report.draft_limit_histogram or {0: 0}
+    used = f"{min(widths)} to {max(widths)} drafts a round, mostly {max(widths, key=lambda width: widths[width])}"
+    changes = len(report.decisions) + report.decisions_dropped
+    return f"{report.settings.get('scheduler', 'another')}, {used}; decisions: {changes}"
 
 
 def _draft_rows(draft: DraftRecord) -> list[tuple[str, str]]:

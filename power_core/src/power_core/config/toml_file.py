@@ -13,6 +13,7 @@ from power_core.errors import ConfigError
 MAX_FILE_BYTES = 1_048_576
 
 _TOML_NAMES = {bool: "boolean", int: "integer", float: "float", str: "string", list: "array", dict: "table"}
+_TOML_ARTICLES = {int: "an", str: "a"}
 
 
 def read_config_file(path: Path) -> dict[str, tuple[str, Any]]:
@@ -44,7 +45,8 @@ def _read_key(path: Path, key: str, value: Any) -> tuple[str | None, Any]:
     setting = BY_KEY[key]
     _require_type(path, key, value, setting.kind.toml_types, setting.kind.expected)
     for item in value if isinstance(value, list) else ():
-        _require_type(path, f"{key}[]", item, (str,), "a string")
+        expected = f"{_TOML_ARTICLES[setting.kind.item_type]} {_TOML_NAMES[setting.kind.item_type]}"
+        _require_type(path, f"{key}[]", item, (setting.kind.item_type,), expected)
     return setting.field, setting.kind.convert(value)
 
 

@@ -101,9 +101,11 @@ def _strategy_fields_problem(spec: StrategySpec) -> str | None:
     for field in ("uses_draft_file", "model_backed"):
         if not isinstance(getattr(spec, field), bool):
             return f"has {field} {getattr(spec, field)!r}, expected True or False"
-    options: object = spec.options
-    if not isinstance(options, tuple) or not all(_is_text(option) for option in options):
-        return f"has options {options!r}, expected a tuple of strings"
+    for field, words in (("options", spec.options), ("schedulers", spec.schedulers)):
+        if not isinstance(words, tuple) or not all(_is_text(word) for word in words):
+            return f"has {field} {words!r}, expected a tuple of strings"
+    if not spec.schedulers:
+        return "has schedulers (), expected one at least"
     return _first_uncallable(spec, ("refuse", "needs", "create_drafter", "most_drafts", "most_ctx", "has_confidence"))
 
 

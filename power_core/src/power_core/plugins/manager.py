@@ -20,7 +20,7 @@ from power_core.plugins.discovery import (
     find_sources,
 )
 from power_core.plugins.loading import LoadedPlugin, load_plugin, unloaded_record
-from power_core.plugins.types import BackendSpec, HealthCheck, StrategySpec
+from power_core.plugins.types import BackendSpec, DrafterContext, HealthCheck, StrategySpec
 from power_core.strategies import (
     AUTO,
     OFF,
@@ -35,6 +35,7 @@ from power_core.strategies import (
 if TYPE_CHECKING:
     from power_core.artifacts.gguf import GgufHeader
     from power_core.artifacts.validation import ArtifactValidator
+    from power_core.drafter import Drafter
 
 DEFAULT_BACKEND = "llama.cpp"
 
@@ -96,13 +97,31 @@ class PowerPluginManager:
             raise ConfigError(message, field="spec", value=name, allowed=allowed)
         raise missing_strategy_error(canonical, CapabilitySet(names=frozenset(self._strategies)))
 
+    def with_drafters(self, wrap: Callable[[DrafterContext, Drafter], Drafter]) -> PowerPluginManager:
+        """Return the same plugins, except that every drafter they create passes through ``wrap``."""
+
+        def wrapped(spec: StrategySpec) -> StrategySpec:
+            return attrs.evolve(spec, create_drafter=lambda context: wrap(context, spec.create_drafter(context)))
+
+        return PowerPluginManager(
+            [attrs.evolve(plugin, strategy_specs=tuple(map(wrapped, plugin.strategy_specs))) for plugin in self.plugins]
+        )
+
+    def canonical_name(self, requested: str) -> str:
+        """Return the canonical name of a strategy, ``auto`` and ``off`` included; it need not be usable.
+
+        Raises:
+            ConfigError: unknown name.
+        """
+        return parse_strategy(requested, strategy_words(self._strategies, self.unavailable))
+
     def draft_kind(self, requested: str) -> str | None:
         """Return the kind of external draft that a strategy reads: its own name, ``auto`` for any, None for none.
 
         Raises:
             ConfigError: unknown name.
         """
-        canonical = parse_strategy(requested, strategy_words(self._strategies, self.unavailable))
+        canonical = self.canonical_name(requested)
         spec = self._strategies.get(canonical)
         return canonical if canonical == AUTO or (spec is not None and spec.uses_draft_file) else None
 

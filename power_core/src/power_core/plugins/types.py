@@ -97,6 +97,7 @@ class StrategySpec:
             ``draft_p_min`` above 0 is refused then.
         needs: ``needs(target_header, draft_header)`` tells what to load and expose.
         create_drafter: Build the drafter; may raise any ``PowerError``.
+        schedulers: Schedulers that it runs with, the preferred one first; asking for another one is an error.
         options: Names of strategy options it understands, e.g. ``mtp_fr_vocab_size``.
     """
 
@@ -112,16 +113,26 @@ class StrategySpec:
     most_drafts: Callable[[GgufHeader, GgufHeader | None], int | None] = lambda target, draft: None
     most_ctx: Callable[[GgufHeader, GgufHeader | None], int | None] = lambda target, draft: None
     has_confidence: Callable[[GgufHeader, GgufHeader | None], bool] = lambda target, draft: True
+    schedulers: tuple[str, ...] = ("fixed", "adaptive", "goodput")
     options: tuple[str, ...] = ()
 
 
 @attrs.frozen(kw_only=True)
 class BackendSpec:
-    """A way to run target models. ``open_model(settings, progress)`` returns a ``TargetModel``."""
+    """A way to run target models.
+
+    Attributes:
+        name: Name of the backend.
+        summary: One sentence.
+        open_model: ``open_model(settings, progress)`` returns a ``TargetModel``.
+        build_key: ``build_key()`` returns text that changes with everything of the installation that decides the bits
+            of a logit: library, devices, switches. Measurements are kept under it; empty text keeps none.
+    """
 
     name: str
     summary: str = ""
     open_model: Callable[[ModelSettings, LoadProgress | None], TargetModel]
+    build_key: Callable[[], str] = lambda: ""
 
 
 @attrs.frozen(kw_only=True)

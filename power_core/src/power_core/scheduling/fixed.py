@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from power_core.scheduling.base import bounded_draft_len
+from power_core.scheduling.base import RoundOutcome, bounded_draft_len
 
 
 class FixedScheduler:
@@ -15,5 +15,5 @@ class FixedScheduler:
         """Return K bounded by what is left."""
         return bounded_draft_len(self._draft_max, remaining_tokens, remaining_context)
 
-    def observe(self, accepted_tokens: int, drafted_tokens: int) -> None:
+    def observe(self, outcome: RoundOutcome) -> None:
         """Learn nothing."""

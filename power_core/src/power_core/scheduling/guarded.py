@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from power_core.scheduling.base import DraftScheduler
+from power_core.scheduling.base import DraftScheduler, RoundOutcome
 
 
 class GuardedScheduler:
@@ -29,8 +29,8 @@ class GuardedScheduler:
         limit = self._inner.next_limit(remaining_tokens, remaining_context)
         return min(limit, self._rollback_rows) if self.activated else limit
 
-    def observe(self, accepted_tokens: int, drafted_tokens: int) -> None:
+    def observe(self, outcome: RoundOutcome) -> None:
         """Clamp when the rejected suffix exceeded the window; tell the inner scheduler."""
-        if drafted_tokens - accepted_tokens > self._rollback_rows:
+        if outcome.drafted_tokens - outcome.accepted_tokens > self._rollback_rows:
             self.activated = True
-        self._inner.observe(accepted_tokens, drafted_tokens)
+        self._inner.observe(outcome)

@@ -3,6 +3,8 @@
 - ``fakes``      a target, its memory and a drafter without weights, with faults that can be scripted
 - ``models``     real GGUF files of a few megabytes; ``tokenizer`` is the vocabulary they carry
 - ``drafts``     block drafts for them
+- ``samplings``  sampling settings in which every sampler occurs; ``scripted`` sessions with drafters that are wrong on
+  purpose; ``table_target`` and ``statistics`` for whether their tokens follow the target's distribution
 - ``headers``    builds GGUF bytes, right or wrong, for tests of whatever reads them
 """
 

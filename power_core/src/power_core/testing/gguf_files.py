@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from power_core.errors import ConfigError
 from power_core.testing.tokenizer import CHAT_TEMPLATE, END_OF_TEXT, MASK, tiny_tokenizer
+from power_core.whole_file import whole_file
 
 if TYPE_CHECKING:
     from gguf import GGUFWriter
@@ -41,14 +41,8 @@ def write_model(
         ConfigError: the file cannot be written.
     """
     try:
-        with tempfile.NamedTemporaryFile(dir=path.parent, prefix=f".{path.name}.", delete=False) as handle:
-            partial = Path(handle.name)
-        try:
+        with whole_file(path) as partial:
             _write(partial, architecture, add_keys, tensors)
-            partial.chmod(0o644)
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}",

@@ -1,0 +1,200 @@
+"""What rounds cost on this machine with this model: measured per size, robust to noise and drift, kept by the session.
+
+A time is modelled as (pace now) x (cost of the size): the pace follows every round, whatever its width, so a longer
+context or a busier machine moves the costs of widths that are not in use along with those that are.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+
+from power_core.scheduling.base import RoundOutcome
+
+SURE_SAMPLES = 3
+"""Samples from which the mean counts; before, the smallest one does, for noise only ever adds."""
+STALL = 5.0
+"""Times what was expected from which a round with too few samples is a stall (weights that are paged in, say)."""
+MOST_SURPRISE_ROUNDS = 4.0
+"""Plain rounds that a round with too few samples counts for at most: two slow ones leave credit to try again."""
+DOUBT_ROUNDS = 64
+"""Rounds after which a size with too few samples, and dear ones, counts as not measured: they may have been slow."""
+DEAR = 2.0
+"""Times the guess from sure sizes that such samples are."""
+MOST_TRUST = 64
+"""Samples that a mean weighs at most: it moves by at least a 64th of every new deviation."""
+STALE_TRUST = 8
+"""Samples that it weighs at most when the size was not seen for ``STALE_ROUNDS``."""
+STALE_ROUNDS = 512
+"""Rounds after which a size counts as not measured lately; plain rounds are measured again then."""
+PACE_WEIGHT = 0.2
+"""Weight of the newest round in the pace."""
+MOST_DEVIATION = 0.25
+"""Most that one sample deviates from its mean, relative to it, so that outliers hardly move it."""
+FIRST_SLOPE = 0.1
+"""Growth per size that is assumed while one size is known, relative to its cost."""
+CAUTION = 0.5
+"""Where between the next smaller known cost (0) and the straight line (1) an unknown size is assumed to lie."""
+
+
+class CostCurve:
+    """Cost by size (rows, or drafts asked for), from noisy samples.
+
+    A size not seen yet lies between its known neighbours, nearer to the smaller one than the straight line would have
+    it: a hopeful guess is tried and corrected by its first samples, a fearful one would never be.
+    """
+
+    def __init__(self) -> None:
+        self._means: dict[int, float] = {}
+        self._trust: dict[int, int] = {}
+        self._seen_at: dict[int, int] = {}
+        self._now = 0
+
+    def add(self, size: int, cost: float) -> None:
+        """Take in one sample."""
+        self._now += 1
+        trust = self._trust.get(size, 0)
+        if self._now - self._seen_at.get(size, 0) > STALE_ROUNDS:
+            trust = min(trust, STALE_TRUST)
+        self._seen_at[size] = self._now
+        self._trust[size] = min(MOST_TRUST, trust + 1)
+        if trust == 0:
+            self._means[size] = cost
+        elif trust + 1 < SURE_SAMPLES or (trust < SURE_SAMPLES and cost < self._means[size] * (1.0 - MOST_DEVIATION)):
+            self._means[size] = min(cost, self._means[size])
+        else:
+            self._means[size] += clipped(cost, self._means[size]) / (trust + 1)
+
+    def estimate(self, size: int) -> float:
+        """Return the estimate of a size that was measured, 0 for any other."""
+        return self._means.get(size, 0.0)
+
+    def is_sure(self, size: int) -> bool:
+        """Tell whether the size was measured often enough."""
+        return self._trust.get(size, 0) >= SURE_SAMPLES
+
+    def is_fresh(self, size: int) -> bool:
+        """Tell whether the size was measured often enough, and lately."""
+        return self.is_sure(size) and self._now - self._seen_at[size] <= STALE_ROUNDS
+
+    def table(self, first: int, last: int) -> list[float]:
+        """Return the estimates of the sizes ``first`` to ``last``; zeros while nothing is known."""
+        sure = sorted(filter(self.is_sure, self._means))
+        known = sorted(size for size in self._means if not self._is_doubtful(size, sure))
+        if not known:
+            return [0.0] * (last - first + 1)
+        return [self._between(size, known) for size in range(first, last + 1)]
+
+    def _is_doubtful(self, size: int, sure: Sequence[int]) -> bool:
+        rested = self._now - self._seen_at[size] >= DOUBT_ROUNDS
+        return bool(sure) and size not in sure and rested and self._means[size] > DEAR * self._between(size, sure)
+
+    def guess(self, size: int) -> float:
+        """Return the estimate of any size, 0 while nothing is known."""
+        return self.table(size, size)[0]
+
+    def _between(self, size: int, known: Sequence[int]) -> float:
+        at = bisect_right(known, size)
+        if at == 0:
+            return self.estimate(known[0])
+        low = known[at - 1]
+        low_cost = self.estimate(low)
+        if low == size:
+            return low_cost
+        if len(known) == 1:
+            return low_cost * (1.0 + FIRST_SLOPE * (size - low))
+        other = known[at] if at < len(known) else known[at - 2]
+        slope = max(0.0, (self.estimate(other) - low_cost) / (other - low))
+        return low_cost + CAUTION * slope * (size - low)
+
+
+def clipped(sample: float, mean: float) -> float:
+    """Return how far a sample lies from its mean, outliers cut."""
+    most = MOST_DEVIATION * mean
+    return max(-most, min(most, sample - mean))
+
+
+class RoundCosts:
+    """Cost of a round by drafts asked for and drafts verified, in slices as wide as the last round's.
+
+    All costs are in nanoseconds at the pace of the first round; ``pace`` converts them to those of now.
+
+    Attributes:
+        pace: How much longer a round takes now.
+    """
+
+    def __init__(self, draft_max: int) -> None:
+        self._draft_max = draft_max
+        self._slice_rows = draft_max + 1
+        self._draft = CostCurve()
+        self._verify = CostCurve()
+        self._stalled: set[int] = set()
+        self.pace = 1.0
+
+    @property
+    def baseline_known(self) -> bool:
+        """Whether a round without drafts has been measured, lately and often enough."""
+        return self._verify.is_fresh(1) and self._draft.is_fresh(0)
+
+    @property
+    def baseline(self) -> float:
+        """Cost of a round without drafts: one row, and feeding the drafter; 0 while unknown."""
+        return self._verify.estimate(1) + self._draft.estimate(0)
+
+    def learn(self, outcome: RoundOutcome) -> float:
+        """Take in a round: the drafter's time by drafts asked for, the target's by rows of its slices.
+
+        Returns what the round counts for: its cost, outliers cut. A stall teaches nothing, once per number of drafts: a
+        fearful first sample would never be corrected, for the width would not be tried again.
+        """
+        self._slice_rows = min(outcome.slice_rows, self._draft_max + 1)
+        full, rest = divmod(outcome.drafted_tokens + 1, self._slice_rows)
+        calls = max(1, min(outcome.target_calls, full + (rest > 0)))
+        full_cost = min(calls, full) * self._verify.guess(self._slice_rows)
+        rest_cost = self._verify.guess(rest) if calls > full else 0.0
+        expected = self._draft.guess(outcome.asked_tokens) + full_cost + rest_cost
+        measured = (outcome.draft_ns + outcome.verify_ns) / self.pace
+        sure = self._is_sure(outcome.asked_tokens, full > 0, rest if calls > full else 0)
+        if sure and expected:
+            deviation = clipped(measured, expected)
+            self.pace *= 1.0 + PACE_WEIGHT * deviation / expected
+            measured = expected + deviation
+        elif expected and measured > STALL * expected and outcome.asked_tokens not in self._stalled:
+            self._stalled.add(outcome.asked_tokens)
+            return min(STALL * expected, self._most_surprise())
+        self._draft.add(outcome.asked_tokens, outcome.draft_ns / self.pace)
+        if calls > full:
+            self._verify.add(rest, max(0.0, outcome.verify_ns / self.pace - full_cost))
+        else:
+            self._verify.add(self._slice_rows, outcome.verify_ns / self.pace / calls)
+        return measured if sure or not self.baseline_known else min(measured, self._most_surprise())
+
+    def _most_surprise(self) -> float:
+        return MOST_SURPRISE_ROUNDS * self.baseline
+
+    def _is_sure(self, asked_tokens: int, full_slices: bool, rest_rows: int) -> bool:
+        """Tell whether every part of such a round was measured often enough to judge the pace by it."""
+        return (
+            self._draft.is_sure(asked_tokens)
+            and (not full_slices or self._verify.is_sure(self._slice_rows))
+            and (not rest_rows or self._verify.is_sure(rest_rows))
+        )
+
+    def draft_table(self) -> list[float]:
+        """Return the drafter's cost by drafts asked for, 0 to K."""
+        return self._draft.table(0, self._draft_max)
+
+    def verify_table(self, reach: Sequence[float]) -> list[float]:
+        """Return the target's expected cost by drafts put up for verification, 0 to K.
+
+        A slice is evaluated if everything before it was accepted: ``reach[i]`` is the probability that the first i
+        drafts are, ``reach[0]`` = 1.
+        """
+        rows_cost = [0.0, *self._verify.table(1, self._slice_rows)]
+        table, full_cost = [], 0.0
+        for drafted in range(self._draft_max + 1):
+            in_slice = drafted % self._slice_rows + 1
+            table.append(full_cost + reach[drafted + 1 - in_slice] * rows_cost[in_slice])
+            if in_slice == self._slice_rows:
+                full_cost = table[-1]
+        return table

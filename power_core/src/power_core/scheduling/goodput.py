@@ -1,0 +1,153 @@
+"""The width with the most committed tokens per second, by measured costs and acceptance, above a no-regret floor.
+
+Never reads a clock: time comes in with each outcome. docs/scheduling.md has formulas, constants and limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from power_core.scheduling.acceptance_model import AcceptanceModel
+from power_core.scheduling.base import Decision, OnDecision, RoundOutcome, bounded_draft_len, ignore_decision
+from power_core.scheduling.cost_model import RoundCosts
+from power_core.scheduling.credit import Credit
+
+HOLD_ROUNDS = 4
+"""Rounds between two decisions."""
+TRIAL_ROUNDS = 4
+"""Rounds after drafting began, or began again, in which every round is followed by a decision."""
+MARGIN = 0.02
+"""How much faster another width must promise to be."""
+PRICE_ROUNDS = 2
+"""Fruitless rounds that the credit must cover before drafting begins."""
+FIRST_WAIT = 16
+"""Target-only rounds before drafting is tried again."""
+LONGEST_WAIT = 512
+"""Most that the wait grows to; it doubles whenever drafting ended within its trial."""
+
+
+class SpeculationLedger:
+    """What a session knows across its requests: costs of this machine and model, and what may still be lost."""
+
+    def __init__(self, draft_max: int) -> None:
+        self.draft_max = draft_max
+        self.costs = RoundCosts(draft_max)
+        self.credit = Credit()
+
+
+class GoodputScheduler:
+    """Chooses among 0 and ``draft_min``..K the width that promises the most tokens per second.
+
+    Args:
+        ledger: The session's; K is its.
+        draft_min: Narrowest width worth asking for.
+        on_decision: Called with every change of the width.
+    """
+
+    def __init__(
+        self, ledger: SpeculationLedger, *, draft_min: int = 0, on_decision: OnDecision = ignore_decision
+    ) -> None:
+        self._ledger = ledger
+        self._narrowest = max(1, draft_min)
+        self._on_decision = on_decision
+        self._acceptance = AcceptanceModel(ledger.draft_max)
+        self._width = -1
+        self._held = 0
+        self._hold = 0
+        self._trial_left = 0
+        self._rested = self._wait = FIRST_WAIT
+        self._decide()
+
+    def next_limit(self, remaining_tokens: int, remaining_context: int) -> int:
+        """Return the chosen width bounded by what is left."""
+        return bounded_draft_len(self._width, remaining_tokens, remaining_context)
+
+    def observe(self, outcome: RoundOutcome) -> None:
+        """Learn costs and acceptance; decide anew when the width was held long enough or the credit is used up."""
+        ledger = self._ledger
+        spent = ledger.costs.learn(outcome)
+        if outcome.asked_tokens == 0:
+            ledger.credit.settle(1, 1.0)
+        else:
+            self._acceptance.learn(outcome)
+            baseline = ledger.costs.baseline
+            ledger.credit.settle(outcome.accepted_tokens + 1, spent / baseline if baseline else 0.0)
+        self._held += 1
+        if self._held >= self._hold or (self._width > 0 and ledger.credit.rounds <= 0.0):
+            self._decide()
+
+    def _decide(self) -> None:
+        if not self._ledger.costs.baseline_known:
+            self._choose(0, "baseline", None, 1)
+            return
+        if self._width > 0:
+            self._go_on()
+        else:
+            self._begin()
+
+    def _go_on(self) -> None:
+        """While drafting: keep the width, take a better one, or stop."""
+        self._acceptance.fade(self._held)
+        rates = self._rates(self._acceptance)
+        best = self._best(rates, range(self._narrowest, len(rates)))
+        self._trial_left -= 1
+        if self._ledger.credit.rounds <= 0.0:
+            self._rest("floor", rates[0])
+        elif rates[0] > rates[best] * (1.0 + MARGIN):
+            self._rest("target-only", rates[0])
+        else:
+            if self._trial_left <= 0:
+                self._wait = FIRST_WAIT
+            if rates[self._width] * (1.0 + MARGIN) >= rates[best]:
+                best = self._width
+            self._choose(best, "goodput", rates[best], 1 if self._trial_left > 0 else HOLD_ROUNDS)
+
+    def _begin(self) -> None:
+        """While not drafting: begin when costs say so, or try again after the wait; never beyond the credit."""
+        self._rested += self._held
+        waited = self._rested >= self._wait
+        acceptance = AcceptanceModel(self._ledger.draft_max) if waited else self._acceptance
+        rates = self._rates(acceptance)
+        best = self._best(rates, self._affordable())
+        if best and rates[best] > rates[0] * (1.0 + MARGIN):
+            self._acceptance, self._rested = acceptance, 0
+            self._trial_left = TRIAL_ROUNDS
+            self._choose(best, "probe" if waited else "goodput", rates[best], 1)
+        else:
+            self._choose(0, "target-only", rates[0], HOLD_ROUNDS)
+
+    def _rest(self, reason: str, rate: float) -> None:
+        if self._trial_left > 0:
+            self._wait = min(LONGEST_WAIT, 2 * self._wait)
+        self._rested = 0
+        self._choose(0, reason, rate, HOLD_ROUNDS)
+
+    def _choose(self, width: int, reason: str, rate: float | None, hold: int) -> None:
+        self._held, self._hold = 0, hold
+        if width != self._width:
+            self._width = width
+            self._on_decision(Decision(width_tokens=width, reason=reason, expected_rate=rate))
+
+    def _best(self, rates: Sequence[float], widths: Sequence[int]) -> int:
+        return max(widths, key=lambda width: rates[width], default=0)
+
+    def _affordable(self) -> list[int]:
+        """Return the widths whose fruitless rounds the credit covers."""
+        costs = self._ledger.costs
+        fruitless = [1.0] + [0.0] * self._ledger.draft_max
+        draft, verify = costs.draft_table(), costs.verify_table(fruitless)
+        most = costs.baseline * (1.0 + self._ledger.credit.rounds / PRICE_ROUNDS)
+        return [width for width in range(self._narrowest, len(draft)) if draft[width] + verify[width] <= most]
+
+    def _rates(self, acceptance: AcceptanceModel) -> list[float]:
+        """Return the expected committed tokens per second of each width, 0 to K."""
+        reach, proposed = acceptance.reach(), acceptance.proposed()
+        draft, verify = self._ledger.costs.draft_table(), self._ledger.costs.verify_table(reach)
+        per_second = 1e9 / self._ledger.costs.pace
+        rates, tokens, short = [], 0.0, 0.0
+        for width in range(len(draft)):
+            tokens += proposed[width] * reach[width]
+            if width:
+                short += (proposed[width - 1] - proposed[width]) * verify[width - 1]
+            rates.append(tokens * per_second / max(1.0, draft[width] + short + proposed[width] * verify[width]))
+        return rates
