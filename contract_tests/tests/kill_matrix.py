@@ -1,4 +1,4 @@
-"""The kill matrix: which clauses each mutant trips.
+"""The kill matrix: which clauses each mutant must trip. More may: the examples that are drawn follow the tests' text.
 
 ``python contract_tests/tests/kill_matrix.py [MUTANT...]`` runs the whole suite for the named mutants, or for all, and
 writes their rows into kill_matrix.toml.
@@ -23,7 +23,7 @@ from power_contract.report import ContractReport
 from power_contract.running import run_contract
 
 MATRIX = Path(__file__).with_name("kill_matrix.toml")
-HEAD = "# Clauses that each mutant trips. Written by `python contract_tests/tests/kill_matrix.py`.\n"
+HEAD = "# Clauses that each mutant must trip; more may. Written by `python contract_tests/tests/kill_matrix.py`.\n"
 PROFILE = attrs.evolve(PROFILES["ci"], every_kind=True)
 
 

@@ -1,11 +1,13 @@
 """The program: what it prints, what it hands to pytest, and its exit status."""
 
+import json
+
 import pytest
 
 from power_contract import cli
 from power_contract.clauses import load_clauses
 from power_contract.profiles import PROFILES
-from power_contract.report import read_report
+from power_contract.report import read_report, schema_text
 from power_contract.running import run_contract
 from power_contract.subject import ContractSubject
 
@@ -67,6 +69,11 @@ def test_explain(capsys):
 def test_mistakes_of_the_user(capsys, arguments, message):
     assert cli.main(arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_schema_prints_the_schema_of_the_report(capsys):
+    assert cli.main(["schema"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(schema_text())
 
 
 def test_run_hands_its_options_to_pytest(orders):

@@ -1,4 +1,7 @@
-"""Every clause is tripped by a mutant, every mutant is found by the clause that is aimed at it."""
+"""Every clause is tripped by a mutant, every mutant is found by the clause that is aimed at it.
+
+A row of the kill matrix is a lower bound: each of its clauses must fail, others may too.
+"""
 
 import pytest
 

@@ -5,7 +5,7 @@ The run adds the clause's sentence, where to look, and the line that reproduces 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
 
@@ -20,11 +20,25 @@ def check_that(holds: bool, what: str, *, expected: object, actual: object, hist
 
 
 def check_equal(what: str, actual: object, expected: object, *, history: Sequence[str] = ()) -> None:
-    """Require that ``what`` is as expected."""
-    if actual != expected:
-        _fail(f"{what} differ from what is expected", expected, actual, history)
+    """Require that ``what`` is as expected; the failure shows what differs in mappings, and from where on in lists."""
+    if actual == expected:
+        return
+    if isinstance(actual, Mapping) and isinstance(expected, Mapping):
+        names = [name for name in {**expected, **actual} if expected.get(name) != actual.get(name)]
+        expected, actual = ({name: each.get(name) for name in names} for each in (expected, actual))
+    _fail(f"{what}: not as expected{_place(actual, expected)}", expected, actual, history)
+
+
+def _place(actual: object, expected: object) -> str:
+    """Return the place of the first difference of two lists that are too long to see it at once."""
+    if not (isinstance(actual, list) and isinstance(expected, list)) or max(len(actual), len(expected)) < 8:
+        return ""
+    same = (one == other for one, other in zip(actual, expected, strict=False))
+    return (
+        f", from index {next((at for at, equal in enumerate(same) if not equal), min(len(actual), len(expected)))} on"
+    )
 
 
 def _fail(what: str, expected: object, actual: object, history: Sequence[str]) -> NoReturn:
-    told = " ".join(history) or "nothing before"
-    raise ClauseBroken(f"{what}\nhistory:  {told}\nexpected: {expected}\nactual:   {actual}")
+    told = f"history:  {' '.join(history)}\n" if history else ""
+    raise ClauseBroken(f"{what}\n{told}expected: {expected}\nactual:   {actual}")

@@ -14,30 +14,25 @@ from power_contract.assertions import check_equal, check_that
 from power_contract.comparing import live_contexts, shown
 from power_contract.histories import HistoryCounts
 from power_contract.lines import BenchSettings, Line
-from power_contract.loading import subject_strategy
-from power_contract.materials import headers, materials
-from power_contract.oracle import GREEDY, Oracle, evaluate_next, prefill, probed_logits
+from power_contract.materials import materials
+from power_contract.oracle import Oracle, evaluate_next, prefill, probed_logits
 from power_contract.scripted import AcceptanceScript, Plan, ScriptedDrafter
 from power_contract.spy import Journal, Spy
 from power_contract.strategies import prompt_of
 from power_contract.subject import ContractSubject
+from power_contract.willing import WillingSampler, repeated
 from power_core.artifacts import scan_header
 from power_core.drafter import Drafter, DraftRequest, Proposal
 from power_core.plugins import API_VERSION, DrafterContext, StrategySpec
-from power_core.sampler import Sampler, SamplingSettings
+from power_core.sampler import Sampler
 from power_core.sequence import TargetSequence
-from power_core.target import ContextSettings, TargetContext, TargetModel
-from power_core.tokens import CommittedRows, SeqId, TapRequest, TokenId
+from power_core.target import TargetContext, TargetModel
+from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_core.transaction import Round, VerifyTransaction
 from power_core.verify import VerifiedBlock
 
-CTX_TOKENS = 160
-BATCH_ROWS = 32
 PROBE = (3, 141, 59, 26)
 """Tokens whose logits tell two memories apart."""
-
-LEAST = 1e-30
-"""A threshold that stops nothing but makes a drafter report confidences."""
 
 
 class Bench:
@@ -132,6 +127,12 @@ class Bench:
         line = self.line(seq_id)
         return VerifyTransaction(line.parts, line.report)
 
+    def follow(self, tokens: int, seq_id: SeqId = 0) -> None:
+        """Let a willing target draw so many of the plugin's own drafts in the next rounds."""
+        willing = self.line(seq_id).willing
+        assert willing is not None, "open_bench(..., willing=True)"
+        willing.willing_tokens = tokens
+
     def round(
         self,
         plan: Plan,
@@ -174,6 +175,7 @@ class Bench:
 
     def feed_committed(self, prompt: Sequence[TokenId], generated: Sequence[TokenId], seq_id: SeqId = 0) -> None:
         """Start the plugin's drafter and hand it committed rows: the prompt by its chunks, then token by token."""
+        self.told.append(f"feed({len(prompt)} prompt tokens, {len(generated)} more{_of(seq_id)})")
         self.own.begin(prompt, seq_id=seq_id)
         _, chunks = prefill(self.target, prompt, seq_id)
         at = 0
@@ -211,9 +213,11 @@ class Bench:
         return prompt_of(length, salt, self.n_vocab)
 
     def check_history(self, seq_id: SeqId = 0) -> None:
-        """Require that the history is the prompt and what plain decoding emits after it."""
+        """Require that the history is the prompt and what the target alone emits after it."""
         line = self.line(seq_id)
-        self.equal("the emitted tokens", line.generated, list(self.truth(line.prompt, len(line.generated))))
+        count = len(line.generated)
+        expected = self.truth(line.prompt, count) if line.willing is None else line.willing.tokens[:count]
+        self.equal("the emitted tokens", line.generated, list(expected))
 
     def check_memory(self, seq_id: SeqId = 0) -> None:
         """Require that the target's memory holds exactly the committed tokens, by count."""
@@ -237,19 +241,21 @@ class Bench:
             history=self.told,
         )
 
-    def check_drafter(self, seq_id: SeqId = 0) -> None:
+    def check_drafter(self, seq_id: SeqId = 0, *, also: Sequence[TokenId] = ()) -> None:
         """Require that the plugin now proposes what a fresh drafter does that was fed only the committed tokens.
 
-        The fresh one gets the prompt by its chunks and generated tokens one by one.
+        The fresh one gets the prompt by its chunks and generated tokens one by one. Both are asked after the anchor
+        and after what followed the last committed token before, in the history and in the tokens of ``also``.
         """
         line = self.line(seq_id)
         with self.twin() as twin:
             twin.feed_committed(line.prompt, line.committed)
-            for anchor in self._anchors(line):
+            for anchor in self._anchors(line, also):
                 request = attrs.evolve(self.request(seq_id=seq_id), anchor=anchor)
                 own = self.own.propose(request)
                 fresh = twin.own.propose(attrs.evolve(request, seq_id=0))
                 self.equal(f"the plugin's next own drafts after {anchor}", shown(own), shown(fresh))
+                self.counts.add_comparison(self.settings.target_kind, len(fresh.tokens))
 
     def equal(self, what: str, actual: object, expected: object) -> None:
         """Require equality, or fail with the history."""
@@ -269,17 +275,19 @@ class Bench:
 
     # ------------------------------------------------------------------------------------------------------- internal
 
-    def _anchors(self, line: Line) -> list[TokenId]:
+    def _anchors(self, line: Line, also: Sequence[TokenId]) -> list[TokenId]:
         """Return the anchor, and tokens that followed the last committed token before: what a lookup knows."""
         history = line.sequence.history
         last = history[-2]
-        followed = [after for token, after in pairwise(history[:-1]) if token == last]
-        return list(dict.fromkeys([history[-1], *followed[-2:]]))
+        followed = [[after for token, after in pairwise(tokens) if token == last] for tokens in (also, history[:-1])]
+        return list(dict.fromkeys([history[-1], *followed[0][-2:], *followed[1][-2:]]))
 
     def _new_line(self, seq_id: SeqId) -> Line:
         if seq_id in self._lines:
             self._lines[seq_id].sampler.close()
-        sampler = cast("Sampler", Spy(self.target.open_sampler(self.settings.sampling), "sampler", self.journal))
+        willing = self._willing(seq_id) if self.settings.willing else None
+        chooser = willing or self.target.open_sampler(self.settings.sampling)
+        sampler = cast("Sampler", Spy(chooser, "sampler", self.journal))
         context = cast("TargetContext", Spy(self.target, "target", self.journal))
         sequence = TargetSequence(
             context,
@@ -288,11 +296,16 @@ class Bench:
             seq_id=seq_id,
         )
         drafter = cast("Drafter", Spy(self.drafter, "drafter", self.journal))
-        line = Line(seq_id, sequence, sampler, Round(sequence, sampler, drafter, self.n_vocab))
+        line = Line(seq_id, sequence, sampler, Round(sequence, sampler, drafter, self.n_vocab), willing)
         self._lines[seq_id] = line
         return line
 
+    def _willing(self, seq_id: SeqId) -> WillingSampler:
+        return WillingSampler(self.drafter.own, lambda: self._planned.get(seq_id) is None, self.n_vocab)
+
     def _truth(self, prompt: tuple[TokenId, ...], count: int) -> Sequence[TokenId]:
+        if self.settings.willing:
+            return [repeated(prompt, index) for index in range(count)]
         return self.oracle.tokens(prompt, count, self.settings.sampling)
 
     def _hand_over(self, tokens: Sequence[TokenId], start_pos: int, taps: Any, seq_id: SeqId) -> None:
@@ -313,68 +326,6 @@ class Bench:
             draft_p_min=self.settings.p_min,
             threads=1,
         )
-
-
-@contextmanager
-def open_bench(
-    subject: ContractSubject,
-    target_kind: str,
-    *,
-    draft_max: int | None = None,
-    ctx: int = CTX_TOKENS,
-    batch: int = BATCH_ROWS,
-    sequences: int = 1,
-    snapshots: int | None = None,
-    slice_rows: int | None = None,
-    sampling: SamplingSettings = GREEDY,
-    counts: HistoryCounts | None = None,
-    find_drafts: bool = False,
-) -> Iterator[Bench]:
-    """Open a bench and close it.
-
-    Args:
-        subject: The plugin under test.
-        target_kind: One of ``materials.target_kinds(subject)``.
-        draft_max: K, the subject's when None; never more than its files allow.
-        ctx: Positions per sequence.
-        batch: Most rows of one evaluation and of a prompt's chunk.
-        sequences: Independent sequences.
-        snapshots: Recurrent snapshots; K when None.
-        slice_rows: Rows of a verification slice; a whole block when None.
-        sampling: How the target chooses.
-        counts: Where committed rounds are counted.
-        find_drafts: Find the contexts that the drafter opens, to stop their compute.
-    """
-    spec = subject_strategy(subject)
-    target, draft = headers(subject, target_kind)
-    most = spec.most_drafts(target, draft)
-    wanted = draft_max or subject.draft_max
-    drafts = wanted if most is None else min(wanted, most)
-    needs = spec.needs(target, draft)
-    model = materials().model(subject, target_kind, load_nextn=needs.nextn_weights)
-    recurrent = model.info.recurrent
-    context = ContextSettings(
-        ctx_tokens=ctx,
-        batch_rows=batch,
-        snapshots=(drafts if snapshots is None else snapshots) if recurrent else 0,
-        sequences=sequences,
-        threads=1,
-        taps=needs.taps or TapRequest(),
-    )
-    settings = BenchSettings(
-        target_kind=target_kind,
-        draft_max=drafts,
-        context=context,
-        load_nextn=needs.nextn_weights,
-        p_min=LEAST if "confidence" in subject.features else 0.0,
-        sampling=sampling,
-        slice_rows=slice_rows or drafts + 1,
-    )
-    bench = Bench(subject, spec, settings, counts or HistoryCounts(), find_drafts=find_drafts)
-    try:
-        yield bench
-    finally:
-        bench.close()
 
 
 def _of(seq_id: SeqId) -> str:

@@ -12,7 +12,7 @@ import typer
 
 from power_contract.clauses import AREAS, find_clause, load_clauses
 from power_contract.profiles import Profile, find_profile
-from power_contract.report import ContractReport, write_report
+from power_contract.report import ContractReport, schema_text, write_report
 from power_contract.running import run_contract
 from power_contract.subject import find_subject
 from power_contract.summary import table_lines, total_line
@@ -80,6 +80,12 @@ def run(
         raise typer.BadParameter(f"--report is for one subject, there are {len(subjects)}")
     arguments = [*(["-k", keyword] if keyword else []), *(["-x"] if exit_first else []), *(["--pdb"] if pdb else [])]
     return run_guarded(lambda: _run_all(subjects, find_profile(profile), arguments, seed, report), debug=False)
+
+
+@app.command()
+def schema() -> int:
+    """Print the JSON Schema of what `run --report` writes."""
+    return _print(schema_text().splitlines())
 
 
 def _run_all(subjects: list[str], profile: Profile, arguments: list[str], seed: int | None, path: Path | None) -> int:

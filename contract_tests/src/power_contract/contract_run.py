@@ -146,11 +146,12 @@ class ContractRun:
         )
 
     def _explanation(self, clause: Clause) -> str:
-        line = f"power-contract run {self._word} --profile {self.profile.name} -k {clause.id}"
+        seed = "" if self.profile.derandomized else f" --seed {self.seed}"
+        line = f"power-contract run {self._word} --profile {self.profile.name}{seed} -k {clause.id}"
         return f"{clause.text}\nlook at:   {clause.look}\nreproduce: {line}"
 
     def _whole_run_problems(self) -> Iterator[str]:
-        for kind, reached in self.histories.table(self.subject.target_kinds).items():
+        for kind, reached in self.histories.table(target_kinds(self.subject)).items():
             for name, count in reached.items():
                 if count == 0 and (name != MUTABLE or self._has_mutable_state(kind)):
                     yield f"no history on a {kind} target reached: {name}"

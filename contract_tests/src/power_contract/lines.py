@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from power_contract.willing import WillingSampler
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.sequence import TargetSequence
@@ -15,8 +16,16 @@ from power_core.transaction import Round
 class Line:
     """One sequence of a bench: its request, and how far it has come."""
 
-    def __init__(self, seq_id: SeqId, sequence: TargetSequence, sampler: Sampler, parts: Round) -> None:
+    def __init__(
+        self,
+        seq_id: SeqId,
+        sequence: TargetSequence,
+        sampler: Sampler,
+        parts: Round,
+        willing: WillingSampler | None = None,
+    ) -> None:
         self.seq_id = seq_id
+        self.willing = willing
         self.sequence = sequence
         self.sampler = sampler
         self.parts = parts
@@ -45,3 +54,4 @@ class BenchSettings:
     p_min: float
     sampling: SamplingSettings
     slice_rows: int
+    willing: bool = False

@@ -1,10 +1,13 @@
 """Histories of rounds: begin, propose, verify, commit, leave, fail, abort, checkpoint, restore, close, in any order.
 
 After each step the output is plain decoding's; at the end the memories are those of a replay of the committed tokens.
+In half of the histories the target is willing: it can be made to draw the plugin's own drafts, and else repeats the
+prompt; the output is then what it drew.
 """
 
 from __future__ import annotations
 
+import sys
 from contextlib import ExitStack
 from typing import Any
 
@@ -19,8 +22,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from power_contract.bench import Bench, open_bench
+from power_contract.bench import Bench
 from power_contract.histories import HistoryCounts
+from power_contract.opening import open_bench
 from power_contract.profiles import Profile
 from power_contract.spy import InjectedError
 from power_contract.strategies import PROMPT_LENGTHS
@@ -50,13 +54,14 @@ class HistoryMachine(RuleBasedStateMachine):
         self._transaction: VerifyTransaction | None = None
         self._proposal = Proposal()
         self._block: VerifiedBlock | None = None
-        self._marks: tuple[Any, Any, list[int]] | None = None
+        self._marks: tuple[Any, Any, Any, list[int]] | None = None
+        self._outer_error = sys.exception()
 
     # ---------------------------------------------------------------------------------------------------------- rules
 
-    @initialize(slice_rows=st.integers(1, 5), length=st.sampled_from(PROMPT_LENGTHS))
-    def open(self, slice_rows: int, length: int) -> None:
-        self._slice_rows = slice_rows
+    @initialize(slice_rows=st.integers(1, 5), length=st.sampled_from(PROMPT_LENGTHS), willing=st.booleans())
+    def open(self, slice_rows: int, length: int, willing: bool) -> None:
+        self._slice_rows, self._willing = slice_rows, willing
         self._reopen()
         self._begin(length, 0)
 
@@ -66,9 +71,11 @@ class HistoryMachine(RuleBasedStateMachine):
         self._begin(length, salt)
 
     @precondition(lambda self: self._transaction is None and self._has_room())
-    @rule(right=st.one_of(st.integers(0, 4), st.none()), limit=st.integers(1, 4))
-    def propose(self, right: int | None, limit: int) -> None:
+    @rule(right=st.one_of(st.integers(0, 4), st.none()), limit=st.integers(1, 4), follow=st.integers(0, 4))
+    def propose(self, right: int | None, limit: int, follow: int) -> None:
         self.bench.plan(right)
+        if self._willing:
+            self.bench.follow(follow)
         transaction = self.bench.transaction()
         transaction.__enter__()
         self._transaction, self._block = transaction, None
@@ -100,6 +107,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._transaction is None and self._has_room())
     @rule(who=st.sampled_from(WHO), when=st.sampled_from(("before", "after")), right=st.integers(0, 4))
     def fail_inside(self, who: str, when: Any, right: int) -> None:
+        self._drop_marks_before_a_rebuild()
         self.bench.journal.arm(*who.split("."), when=when)
         try:
             self.bench.round(min(right, self.bench.settings.draft_max))
@@ -110,6 +118,7 @@ class HistoryMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._transaction is None and self._has_room() and "native" in self.subject.features)
     @rule(nodes=st.integers(0, 200), in_target=st.booleans(), right=st.integers(0, 4))
     def abort_inside(self, nodes: int, in_target: bool, right: int) -> None:
+        self._drop_marks_before_a_rebuild()
         who = "target" if in_target else "drafter"
         contexts: list[Any] = [self.bench.target] if in_target else self.bench.draft_contexts
         for context in contexts:
@@ -125,16 +134,18 @@ class HistoryMachine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         history = list(self.bench.line().sequence.history)
-        self._marks = self.bench.own.checkpoint(), self.bench.target.checkpoint(), history
+        sampler = self.bench.line().sampler
+        self._marks = self.bench.own.checkpoint(), self.bench.target.checkpoint(), sampler.snapshot(), history
         self.bench.told.append("checkpoint()")
 
     @precondition(lambda self: self._transaction is None and self._marks is not None)
     @rule()
     def restore(self) -> None:
         assert self._marks is not None
-        drafter, target, history = self._marks
+        drafter, target, sampler, history = self._marks
         self.bench.own.restore(drafter)
         self.bench.target.restore(target)
+        self.bench.line().sampler.restore(sampler)
         sequence = self.bench.line().sequence
         sequence.history, sequence.clean = list(history), True
         self.bench.told.append("restore()")
@@ -163,19 +174,27 @@ class HistoryMachine(RuleBasedStateMachine):
             self.bench.check_memory()
 
     def teardown(self) -> None:
-        """End the history with a round, then compare drafter and memory with fresh ones."""
+        """End the history with a round, then compare drafter and memory with fresh ones, unless a step failed."""
         try:
-            if self.bench is not None:
-                self._leave()
-                if self._has_room():
-                    self.bench.round(1)
-                    self.bench.check_history()
-                    self.bench.check_drafter()
-                    self.bench.check_behaviour()
+            if self.bench is not None and sys.exception() is self._outer_error:
+                self._end()
         finally:
             self._stack.close()
 
     # -------------------------------------------------------------------------------------------------------- private
+
+    def _end(self) -> None:
+        self._leave()
+        if self._has_room():
+            self.bench.round(1)
+            self.bench.check_history()
+            self.bench.check_drafter()
+            self.bench.check_behaviour()
+
+    def _drop_marks_before_a_rebuild(self) -> None:
+        """A rebuild that is stopped leaves no keys and values before a checkpoint, which holds none itself."""
+        if not self.bench.line().sequence.clean:
+            self._marks = None
 
     def _reopen(self) -> None:
         self._stack.close()
@@ -184,6 +203,7 @@ class HistoryMachine(RuleBasedStateMachine):
             self.target_kind,
             ctx=CTX_TOKENS,
             slice_rows=self._slice_rows,
+            willing=self._willing,
             counts=self.counts,
             find_drafts="native" in self.subject.features,
         )

@@ -20,7 +20,7 @@ from power_core.testing.fakes import FakeModel
 from power_core.testing.tiny_weights import TargetKind
 
 FAKE = "fake"
-"""A target without weights whose memory has a rollback window; for subjects that need no native backend."""
+"""A target without weights whose memory has a rollback window; for subjects that need neither a backend nor weights."""
 
 FAKE_VOCABULARY_TOKENS = 13
 """So few that what is decoded repeats itself, and a drafter that looks things up drafts."""
@@ -30,7 +30,8 @@ _FAKE_HEADER_KIND: TargetKind = "attention"
 
 def target_kinds(subject: ContractSubject) -> tuple[str, ...]:
     """Return the target kinds that a subject's histories run on."""
-    return (*subject.target_kinds, *(() if "native" in subject.features else (FAKE,)))
+    fakes = (FAKE,) if subject.features.isdisjoint({"native", "model-backed"}) else ()
+    return (*subject.target_kinds, *fakes)
 
 
 class Materials:

@@ -1,10 +1,15 @@
-"""The report of one run: what was tested, with what, and the outcome of every clause. Read back, it is checked."""
+"""The report of one run: what was tested, with what, and the outcome of every clause.
+
+It is checked field by field when it is written and when it is read; ``report.schema.json`` says the same to other
+programs.
+"""
 
 from __future__ import annotations
 
 import json
 import platform
 from functools import cache
+from importlib import resources
 from pathlib import Path
 from typing import Any, Literal
 
@@ -100,9 +105,10 @@ def write_report(report: ContractReport, path: Path) -> None:
     Raises:
         ConfigError: the file cannot be written.
     """
-    text = json.dumps(cattrs.unstructure(report), indent=2) + "\n"
+    raw = cattrs.unstructure(report)
+    _strict_converter().structure(raw, ContractReport)
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write the report to {path}: {error}", field="report", value=str(path)) from error
 
@@ -118,6 +124,11 @@ def read_report(path: Path) -> ContractReport:
     except (OSError, ValueError, cattrs.BaseValidationError) as error:
         detail = "; ".join(cattrs.transform_error(error)) if isinstance(error, cattrs.BaseValidationError) else error
         raise ConfigError(f"{path} is no contract report: {detail}", field="report", value=str(path)) from error
+
+
+def schema_text() -> str:
+    """Return the JSON Schema (draft 2020-12) that every report keeps to."""
+    return resources.files("power_contract").joinpath("report.schema.json").read_text(encoding="utf-8")
 
 
 def _strict_converter() -> cattrs.Converter:

@@ -17,7 +17,7 @@ from power_contract.subject import ContractSubject
 from power_core.artifacts import ArtifactValidator, GgufHeader
 from power_core.drafter import Drafter
 from power_core.opening import open_session
-from power_core.plugins import BackendSpec, DrafterContext
+from power_core.plugins import BackendSpec, DrafterContext, StrategySpec
 from power_core.plugins.manager import PowerPluginManager
 from power_core.sampler import SamplingSettings
 from power_core.session import Session
@@ -38,6 +38,7 @@ def open_subject_session(
     scripted: Scripted = None,
     sampling: SamplingSettings = GREEDY,
     on_drafter: Callable[[Drafter], Drafter] = lambda drafter: drafter,
+    on_spec: Callable[[StrategySpec], StrategySpec] = lambda spec: spec,
     **settings: Any,
 ) -> Iterator[Session]:
     """Open a session on the subject's tiny target and close it.
@@ -49,10 +50,13 @@ def open_subject_session(
             ``full``, or a function of the request that says how many drafts shall be right; None keeps them.
         sampling: How the requests will choose; the script must know it.
         on_drafter: Wraps the drafter once more, e.g. to record its calls.
+        on_spec: Changes what the plugin registered.
         **settings: Of ``power_core.opening.open_session``; ``ctx`` 256, ``batch`` 32, one thread and the subject's K
             unless given.
     """
     values: dict[str, Any] = {
+        "spec": subject.strategy,
+        "draft": materials().draft(subject, target_kind),
         "ctx": CTX_TOKENS,
         "batch": BATCH_ROWS,
         "threads": 1,
@@ -65,11 +69,9 @@ def open_subject_session(
         script = AcceptanceScript(
             lambda prompt, count: oracle.tokens(prompt, count, sampling), lengths_of(scripted), oracle.n_vocab
         )
-    plugins = _WrappingPlugins(subject, script, on_drafter)
+    plugins = _WrappingPlugins(subject, script, on_drafter, on_spec)
     with open_session(
         model=materials().target(target_kind),
-        draft=materials().draft(subject, target_kind),
-        spec=subject.strategy,
         plugins=cast("PowerPluginManager", cast("object", plugins)),
         **values,
     ) as session:
@@ -106,20 +108,25 @@ class _WrappingPlugins:
     """The subject's plugin and the backends, with the subject's drafter wrapped (``PowerPluginManager``)."""
 
     def __init__(
-        self, subject: ContractSubject, script: AcceptanceScript | None, on_drafter: Callable[[Drafter], Drafter]
+        self,
+        subject: ContractSubject,
+        script: AcceptanceScript | None,
+        on_drafter: Callable[[Drafter], Drafter],
+        on_spec: Callable[[StrategySpec], StrategySpec],
     ) -> None:
         self._plugins = subject_plugins(subject)
         self._script = script
         self._on_drafter = on_drafter
+        self._on_spec = on_spec
 
     def negotiate(self, requested: str, target: GgufHeader, draft: GgufHeader | None) -> ResolvedStrategy:
         resolved = self._plugins.negotiate(requested, target, draft)
         if resolved.spec is None:
             return resolved
-        create = resolved.spec.create_drafter
-        return attrs.evolve(
-            resolved, spec=attrs.evolve(resolved.spec, create_drafter=lambda context: self._wrap(create, context))
-        )
+        spec = self._on_spec(resolved.spec)
+        create = spec.create_drafter
+        wrapped = attrs.evolve(spec, create_drafter=lambda context: self._wrap(create, context))
+        return attrs.evolve(resolved, spec=wrapped)
 
     def draft_kind(self, requested: str) -> str | None:
         return self._plugins.draft_kind(requested)

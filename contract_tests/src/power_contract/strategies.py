@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import strategies as st
 
 from power_core.sampler import SamplingSettings
@@ -16,6 +18,10 @@ SAMPLINGS = (
     SamplingSettings(temperature=1.0, repeat_penalty=1.3, frequency_penalty=0.4, presence_penalty=0.2, seed=11),
     SamplingSettings(temperature=0.0, repeat_penalty=1.5, repeat_last_n=8),
     SamplingSettings(temperature=2.0, typical_p=0.9, seed=123_456),
+    SamplingSettings(temperature=1.2, dry_multiplier=0.8, dry_allowed_length=1, seed=3),
+    SamplingSettings(temperature=1.5, xtc_probability=0.6, xtc_threshold=0.05, seed=4),
+    SamplingSettings(temperature=1.0, logit_bias=((5, 4.0), (90, -math.inf)), seed=6),
+    SamplingSettings(temperature=1.0, grammar='root ::= ([a-z] [a-z]? [a-z]? " ")+', seed=8),
 )
 """Every part of the sampler's chain, with and without random draws."""
 

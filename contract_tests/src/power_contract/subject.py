@@ -6,7 +6,7 @@ import importlib
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
@@ -56,17 +56,19 @@ class KnownDraft:
     """Drafts that were worked out without the plugin, for the subject's own tiny pair.
 
     Attributes:
-        prompt: Tokens committed before the anchor.
+        prompt: The prompt.
+        generated: Tokens that were emitted after it and committed.
         anchor: Token that the drafts follow.
-        tokens: The drafts.
+        tokens: The drafts; none where the plugin must not guess.
     """
 
     prompt: tuple[int, ...]
+    generated: tuple[int, ...] = ()
     anchor: int
     tokens: tuple[int, ...]
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, repr=False)
 class ContractSubject:
     """A plugin under test.
 
@@ -105,6 +107,13 @@ class ContractSubject:
     layout_keys: tuple[str, ...] = ()
     known_drafts: Callable[[TargetKind], Iterable[KnownDraft]] | None = None
     waivers: tuple[Waiver, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<subject {self.name}, strategy {self.strategy}>"
+
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """Keep Hypothesis, which prints the arguments of a failing test, from printing every field."""
+        printer.text(repr(self))
 
     def __attrs_post_init__(self) -> None:
         unknown = sorted(self.features - set(FEATURES))

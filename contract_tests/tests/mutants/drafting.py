@@ -219,6 +219,48 @@ def drafter_keeps_one_rejected_draft() -> Iterator[None]:
         yield
 
 
+class TrustsItsOwn(Passing):
+    """Takes what it wrote for accepted drafts of its own for what the target computed."""
+
+    def __init__(self, inner: Any) -> None:
+        super().__init__(inner)
+        self.proposed: dict[SeqId, list[TokenId]] = {}
+
+    def propose(self, request: DraftRequest) -> Proposal:
+        proposal = self.inner.propose(request)
+        self.proposed[request.seq_id] = list(proposal.tokens)
+        return proposal
+
+    def process(self, rows: CommittedRows) -> None:
+        drafts = self.proposed.pop(rows.seq_id, [])
+        own = len(rows.tokens) > 1 and list(rows.tokens[1:]) == drafts[: len(rows.tokens) - 1]
+        taps = rows.taps
+        if own and taps is not None and taps.layers is not None:
+            taps = Taps(layers=np.concatenate((taps.layers[:1], np.zeros_like(taps.layers[1:]))))
+        self.inner.process(attrs.evolve(rows, taps=taps))
+
+
+@mutant("DRAFT-13", "dspark")
+def own_rows_kept_for_accepted_drafts() -> Iterator[None]:
+    """Where the target accepted the drafter's own drafts, the target's hidden rows are not taken in."""
+    with wrapped_drafter("dspark", TrustsItsOwn):
+        yield
+
+
+@mutant("DRAFT-12", "ngram")
+def shortest_match_first() -> Iterator[None]:
+    """A lookup prefers short n-grams to long ones."""
+    index = imported("ngram", "drafter").NgramIndex
+    init = index.__init__
+
+    def reversed_lengths(self: Any, config: Any) -> None:
+        init(self, config)
+        self._lengths = range(config.max_ngram_tokens, config.min_ngram_tokens - 1, -1)
+
+    with replaced(index, "__init__", reversed_lengths):
+        yield
+
+
 @mutant("DRAFT-08", "ngram")
 def one_memory_for_all_sequences() -> Iterator[None]:
     """All sequences of a drafter share one table."""

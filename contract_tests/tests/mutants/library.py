@@ -9,6 +9,7 @@ import attrs
 
 from mutants.planting import Passing, changed_specs, imported, mutant, replaced
 from power_core.errors import PowerError, StateError
+from power_core.logprobs import RecordingSampler
 from power_core.tokens import SequenceRows
 
 # --------------------------------------------------------------------------------------------------------------- SAMPLE
@@ -69,6 +70,30 @@ def begin_keeps_the_random_state() -> Iterator[None]:
             begin(self, prompt)
 
     with replaced(sampler, "begin", once):
+        yield
+
+
+@mutant("SAMPLE-07", "ngram")
+def bias_and_grammar_are_dropped() -> Iterator[None]:
+    """Logit biases and grammars do not reach the sampler."""
+    context = imported("native", "context").NativeContext
+    opened = context.open_sampler
+
+    def without(self: Any, settings: Any) -> Any:
+        return opened(self, attrs.evolve(settings, logit_bias=(), grammar="", grammar_file=None))
+
+    with replaced(context, "open_sampler", without):
+        yield
+
+
+@mutant("SAMPLE-08", "ngram")
+def records_outlive_their_round() -> Iterator[None]:
+    """The log-probabilities of a round that was left stay among the others."""
+
+    def careless(self: Any, snapshot: Any) -> None:
+        self._sampler.restore(snapshot[0])
+
+    with replaced(RecordingSampler, "restore", careless):
         yield
 
 

@@ -52,7 +52,7 @@ def emits_one_token_too_many() -> Iterator[None]:
 @mutant("SCHED-04", "ngram")
 def guard_never_clamps() -> Iterator[None]:
     """The width is not clamped after a replay."""
-    with replaced(guarded.GuardedScheduler, "observe", lambda self, accepted, drafted: None):
+    with replaced(guarded.GuardedScheduler, "observe", lambda self, outcome: None):
         yield
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from contextlib import suppress
+from copy import deepcopy
 from typing import Any
 
 import attrs
@@ -153,6 +154,23 @@ def drafter_goes_back_one_token_short() -> Iterator[None]:
         restore(self, (checkpoint[0], checkpoint[1] + 1), seq_id=seq_id)
 
     with replaced(drafter, "restore", longer):
+        yield
+
+
+class SharesItsCheckpoint(Passing):
+    """Takes a copy of everything as its checkpoint, and goes on with that very copy when it goes back."""
+
+    def checkpoint(self, *, seq_id: SeqId = 0) -> Any:
+        return deepcopy(self.inner._sequences[seq_id])  # type: ignore[attr-defined]
+
+    def restore(self, checkpoint: Any, *, seq_id: SeqId = 0) -> None:
+        self.inner._sequences[seq_id] = checkpoint  # type: ignore[attr-defined]
+
+
+@mutant("TXN-08", "ngram")
+def checkpoint_is_worked_on() -> Iterator[None]:
+    """A drafter that went back changes its checkpoint from then on."""
+    with wrapped_drafter("ngram", SharesItsCheckpoint):
         yield
 
 

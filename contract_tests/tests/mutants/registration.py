@@ -56,6 +56,12 @@ def undue_confidence() -> Iterator[None]:
     yield
 
 
+@mutant("INFO-04", "dspark", change=lambda subject: attrs.evolve(subject, features=subject.features - {"confidence"}))
+def undeclared_confidence() -> Iterator[None]:
+    """The subject does not say that its drafts have confidences."""
+    yield
+
+
 @mutant("INFO-05", "ngram")
 def serves_any_core() -> Iterator[None]:
     """The factory does not look at the core's API version."""
@@ -106,6 +112,22 @@ class ProposesLeftovers(Passing):
 def proposals_outlive_their_request() -> Iterator[None]:
     """What was proposed last is proposed again, also in the next request."""
     with wrapped_drafter("dspark", ProposesLeftovers):
+        yield
+
+
+@mutant("LIFE-09", "ngram")
+def table_outlives_its_request() -> Iterator[None]:
+    """`begin` keeps the n-grams of the request before."""
+    drafter = imported("ngram", "drafter").NgramDrafter
+    begin = drafter.begin
+
+    def keeping(self: Any, prompt: Any, *, seq_id: int = 0) -> None:
+        before = self._sequences.get(seq_id)
+        begin(self, prompt, seq_id=seq_id)
+        if before is not None:
+            self._sequences[seq_id].prompt._ends.update(before.prompt._ends)
+
+    with replaced(drafter, "begin", keeping):
         yield
 
 

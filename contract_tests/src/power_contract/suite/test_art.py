@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn, cast
 
 import attrs
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_equal, check_that
@@ -20,6 +20,7 @@ from power_contract.clauses import clause
 from power_contract.files import without_key
 from power_contract.loading import load_subject, subject_plugins, subject_strategy
 from power_contract.materials import headers
+from power_contract.profiles import Profile
 from power_contract.subject import ContractSubject
 from power_core.artifacts import ArtifactValidator, GgufHeader, StringArray, ValueType, check_draft, scan_header
 from power_core.errors import ArtifactContractError, ArtifactError, PowerError
@@ -249,15 +250,18 @@ VALUES = st.one_of(
     st.tuples(st.just(ValueType.BOOL), st.booleans()),
     st.tuples(st.just(ValueType.STRING), st.sampled_from(["", "dflash", "\x00", "a" * 300])),
 )
+HEADERS_PER_EXAMPLE = 25
+"""A header is quickly asked about: no file is written, no model opened."""
 SHAPES = st.lists(st.sampled_from([0, 1, 2, 3, 255, 256, 2**31, 2**62]), min_size=1, max_size=4).map(tuple)
 
 
 @clause("ART-07")
-def test_whatever_a_file_holds_there_is_an_answer(subject: ContractSubject, target_kind: str) -> None:
+def test_whatever_a_file_holds_there_is_an_answer(subject: ContractSubject, target_kind: str, profile: Profile) -> None:
     validator, spec = own_validator(subject), subject_strategy(subject)
     target, draft = headers(subject, target_kind)
     own = target if draft is None else draft
 
+    @settings(max_examples=HEADERS_PER_EXAMPLE * profile.examples)
     @given(data=st.data())
     def ask_about_a_broken_file(data: st.DataObject) -> None:
         broken, told = break_something(own, data)
@@ -268,6 +272,8 @@ def test_whatever_a_file_holds_there_is_an_answer(subject: ContractSubject, targ
             (spec.refuse, *files),
             (spec.needs, *files),
             (spec.most_drafts, *files),
+            (spec.most_ctx, *files),
+            (spec.has_confidence, *files),
         ):
             check_equal(f"what escapes {question.__name__}() of {told}", stray_error(partial(question, *asked)), None)
 

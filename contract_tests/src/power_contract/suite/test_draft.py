@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_that
-from power_contract.bench import Bench, open_bench
+from power_contract.bench import Bench
 from power_contract.clauses import clause
 from power_contract.comparing import shown
 from power_contract.histories import HistoryCounts
+from power_contract.opening import open_bench
 from power_contract.oracle import evaluate_next
 from power_contract.strategies import acceptances, repeated_tokens
 from power_contract.subject import ContractSubject
@@ -236,11 +237,34 @@ def test_near_the_end_of_the_context_a_proposal_still_fits(subject: ContractSubj
         bench.equal("the rows in the target's memory", bench.target.length_tokens(), 64)
 
 
+@clause("DRAFT-13")
+@given(data=st.data())
+def test_when_the_target_follows_own_drafts_the_next_ones_are_a_fresh_drafters(
+    subject: ContractSubject, bench_kind: str, histories: HistoryCounts, data: st.DataObject
+) -> None:
+    with open_bench(subject, bench_kind, willing=True, counts=histories) as bench:
+        most, proposed = bench.settings.draft_max, 0
+        bench.start(bench.prompt(data.draw(st.sampled_from((12, 33)), label="prompt tokens")))
+        bench.round(1)
+        wanted = st.lists(st.integers(0, most), max_size=4)
+        for followed in [most, *data.draw(wanted, label="drafts that the target follows"), most]:
+            bench.follow(followed)
+            block = bench.round(None)
+            own = len(bench.drafter.own[-1].tokens)
+            bench.equal("the accepted tokens", block.accepted_tokens, min(followed, own))
+            proposed += own
+            bench.check_drafter()
+        check_that(proposed > 0, "own drafts where the target repeats the prompt", expected="some", actual="none")
+        bench.check_history()
+        bench.check_memory()
+        bench.check_behaviour()
+
+
 @clause("DRAFT-12")
 def test_drafts_are_the_known_ones(subject: ContractSubject, target_kind: TargetKind) -> None:
     assert subject.known_drafts is not None
     with open_bench(subject, target_kind) as bench:
         for known in subject.known_drafts(target_kind):
-            bench.feed_committed(known.prompt, [])
-            found = list(bench.ask(known.anchor, limit=len(known.tokens)).tokens)
+            bench.feed_committed(known.prompt, known.generated)
+            found = list(bench.ask(known.anchor).tokens[: len(known.tokens) or None])
             bench.equal(f"the drafts after {known.anchor}", found, list(known.tokens))

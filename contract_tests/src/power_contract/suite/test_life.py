@@ -11,8 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_equal, check_that
-from power_contract.bench import Bench, open_bench
+from power_contract.bench import Bench
 from power_contract.clauses import clause
+from power_contract.histories import HistoryCounts
+from power_contract.opening import open_bench
 from power_contract.prompts import repeating_prompt
 from power_contract.sessions import open_subject_session
 from power_contract.subject import ContractSubject
@@ -24,7 +26,8 @@ from power_core.tokens import CommittedRows
 
 TOKENS = 24
 PROMPTS = tuple(repeating_prompt(seed, length) for seed, length in ((1, 24), (2, 40), (3, 9)))
-
+PATTERNS = tuple((pattern * 8)[:length] for pattern, length in (((7, 8, 9, 11), 24), ((7, 8, 5), 20), ((9, 7, 8), 9)))
+"""Prompts with the same pieces, which go on in different ways."""
 
 Outcome: TypeAlias = dict[str, object]
 Alone: TypeAlias = Callable[[str, tuple[int, ...]], Outcome]
@@ -222,9 +225,9 @@ def test_the_session_closes_the_drafter_once_and_before_the_target(subject: Cont
 
 
 @clause("LIFE-09")
-def test_begin_starts_a_sequence_anew(subject: ContractSubject, target_kind: str) -> None:
-    prompts = st.sampled_from(PROMPTS)
-    with open_bench(subject, target_kind) as bench:
+def test_begin_starts_a_sequence_anew(subject: ContractSubject, target_kind: str, histories: HistoryCounts) -> None:
+    prompts = st.sampled_from(PATTERNS)
+    with open_bench(subject, target_kind, willing=True, counts=histories) as bench:
 
         @given(first=prompts, second=prompts, rounds=st.lists(st.integers(0, 3), max_size=3))
         def begin_again(first: tuple[int, ...], second: tuple[int, ...], rounds: list[int]) -> None:
@@ -234,9 +237,9 @@ def test_begin_starts_a_sequence_anew(subject: ContractSubject, target_kind: str
                 bench.round(accepted)
             bench.own_proposal()
             bench.start(second)
-            bench.check_drafter()
-            bench.round(1)
-            bench.round(2)
-            bench.check_drafter()
+            bench.check_drafter(also=first)
+            for accepted in (1, 2):
+                bench.round(accepted)
+                bench.check_drafter(also=first)
 
         begin_again()

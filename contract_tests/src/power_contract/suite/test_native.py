@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 
 from power_contract.assertions import check_that
-from power_contract.bench import open_bench
 from power_contract.clauses import clause
 from power_contract.comparing import live_contexts
 from power_contract.loading import subject_plugins
 from power_contract.materials import materials
+from power_contract.opening import open_bench
 from power_contract.oracle import evaluate_next, prefill
 from power_contract.subject import ContractSubject
 from power_core.errors import Cancelled, ConfigError, NativeError, PowerError, StateError

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from functools import cache
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import attrs
 import pytest
 
 from power_contract.assertions import check_equal, check_that
-from power_contract.calls import watched_evaluations
+from power_contract.calls import watched_evaluations, watched_schedulers
 from power_contract.clauses import clause
+from power_contract.loading import subject_strategy
 from power_contract.prompts import repeating_prompt
 from power_contract.sessions import Scripted, open_subject_session
 from power_contract.subject import ContractSubject
@@ -22,6 +24,7 @@ from power_core.report import GenerationResult, Report
 
 PROMPT = repeating_prompt(8, 20)
 TOKENS = 40
+MANY_TOKENS = 60
 SCRIPTS: tuple[Scripted, ...] = (None, "zero", "partial", "full")
 
 
@@ -175,3 +178,41 @@ def test_rates_and_times(run: Measured) -> None:
     parts = (times.prefill, times.draft, times.verify, times.sample)
     fits = min(parts) >= 0 and times.prefill > 0 and times.verify > 0 and sum(parts) <= times.total
     check_that(fits, "prefill, draft, verify and sample", expected=f"within {times.total} ns", actual=parts)
+
+
+@clause("NUM-06")
+@pytest.mark.parametrize("scripted", ["zero", "partial"])
+def test_every_change_of_the_width_is_told(subject: ContractSubject, target_kind: str, scripted: Scripted) -> None:
+    for scheduler in subject_strategy(subject).schedulers:
+        settings: dict[str, Any] = {"scheduler": scheduler, "scripted": scripted}
+        with watched_schedulers() as outcomes, open_subject_session(subject, target_kind, **settings) as session:
+            report = session.generate(PROMPT, max_tokens=MANY_TOKENS).result().report
+        check_that(len(report.decisions) <= 256, "decisions", expected="at most 256", actual=len(report.decisions))
+        widths = [(0, session.plan.draft_max), *((each["round"], each["width"]) for each in report.decisions)]
+        for at, each in enumerate(outcomes):
+            width = next(width for since, width in reversed(widths) if since <= at)
+            what = f"the limit of round {at} with scheduler {scheduler}, by the decisions before it"
+            check_that(each.asked_tokens <= width, what, expected=f"at most {width}", actual=each.asked_tokens)
+        final = [event["draft_limit"] for event in report.events if event["event"] == "scheduler"]
+        told = final in ([], [widths[-1][1]])
+        check_that(told, "final decisions among the events", expected=f"none, or {widths[-1][1]}", actual=final)
+
+
+@clause("NUM-07")
+def test_the_guarantee_covers_every_slice(subject: ContractSubject, target_kind: str) -> None:
+    for slice_rows in (None, 2, "all"):
+        with (
+            open_subject_session(subject, target_kind, scripted="full", verify_rows=slice_rows) as session,
+            watched_evaluations(session.context) as evaluations,
+        ):
+            report = session.generate(PROMPT, max_tokens=TOKENS).result().report
+        claimed = re.fullmatch(r"bit-identical\((\d+)\)", report.guarantee)
+        if claimed is None:
+            weaker = report.guarantee in ("margin-guarded", "target-authoritative")
+            check_that(weaker, "the guarantee", expected="one of three", actual=report.guarantee)
+            continue
+        rows = evaluations.widest_after(len(PROMPT))
+        what = f"the rows of a slice under {report.guarantee}"
+        check_that(rows <= int(claimed[1]), what, expected=f"at most {claimed[1]}", actual=rows)
+        measured = report.probe is not None and report.probe.widest_rows >= int(claimed[1])
+        check_that(measured, f"what {report.guarantee} rests on", expected="as many rows measured", actual=report.probe)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -11,19 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_that
-from power_contract.bench import open_bench
 from power_contract.clauses import clause
 from power_contract.histories import HistoryCounts
+from power_contract.opening import open_bench
 from power_contract.oracle import evaluate_next, prefill
 from power_contract.sampling import CountingSampler
 from power_contract.sessions import open_subject_session, session_oracle
 from power_contract.spy import InjectedError
 from power_contract.strategies import PROMPT, SAMPLINGS, acceptances
 from power_contract.subject import ContractSubject
+from power_core.drafter import Drafter
 from power_core.errors import TransactionAborted
+from power_core.generation import TokenPiece
 from power_core.sampler import SamplingSettings
 from power_core.target import TargetContext
-from power_core.tokens import TokenId
+from power_core.tokens import CommittedRows, TokenId
 
 TOP_K = 5
 SEEDS = 200
@@ -173,3 +178,59 @@ def test_a_sessions_stochastic_output_is_plain_decodings(
             for _ in range(2):
                 found = list(session.generate(PROMPT, max_tokens=30, sampling=sampling).result().tokens)
                 check_that(found == expected, f"the output with {sampling}", expected=expected, actual=found)
+
+
+@clause("SAMPLE-07")
+@pytest.mark.parametrize("scripted", [None, "partial"])
+def test_what_the_settings_forbid_is_never_emitted(subject: ContractSubject, target_kind: str, scripted: Any) -> None:
+    plain = list(session_oracle(subject, target_kind).tokens(PROMPT, 30))
+    forbidden = SamplingSettings(logit_bias=tuple((token, -math.inf) for token in set(plain)))
+    lower = SamplingSettings(temperature=1.0, seed=9, grammar='root ::= ([a-z] [a-z]? [a-z]? " ")+')
+    for sampling in (forbidden, lower):
+        with open_subject_session(subject, target_kind, scripted=scripted, sampling=sampling) as session:
+            result = session.generate(PROMPT, max_tokens=30, sampling=sampling).result()
+        if sampling is forbidden:
+            found = sorted(set(result.tokens).intersection(plain))
+            check_that(not found, "emitted tokens that the logit bias forbids", expected="none", actual=found)
+        else:
+            fits = re.fullmatch(r"(?:[a-z]{1,3} )*[a-z]{0,3}", result.text) is not None
+            check_that(fits, "the text under a grammar", expected="words of at most three letters", actual=result.text)
+
+
+class FailsOnce:
+    """A drafter's stand-in that fails once while it takes rows in, after they were drawn (``Drafter``)."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self._inner = inner
+        self._wait = 6
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._inner, name)
+
+    def process(self, rows: CommittedRows) -> None:
+        """Fail at the sixth call."""
+        self._wait -= 1
+        if self._wait == 0:
+            raise InjectedError
+        self._inner.process(rows)
+
+
+@clause("SAMPLE-08")
+@pytest.mark.parametrize("scripted", [None, "zero", "partial", "full"])
+def test_log_probabilities_are_plain_decodings(subject: ContractSubject, target_kind: str, scripted: Any) -> None:
+    with open_subject_session(subject, target_kind, spec="off", draft=None) as session:
+        plain = [piece.logprobs for piece in session.generate(PROMPT, max_tokens=30, logprobs=3) if piece.logprobs]
+    settings: dict[str, Any] = {"scripted": scripted, "verify_rows": 2, "on_drafter": FailsOnce}
+    found: list[TokenPiece] = []
+    with open_subject_session(subject, target_kind, **settings) as session:
+        with suppress(TransactionAborted):
+            for piece in session.generate(PROMPT, max_tokens=30, logprobs=3):
+                found.append(piece)
+        given = sum(piece.token is not None for piece in found)
+        found += session.resume(max_tokens=30 - given)
+    check_that(0 < given < 30, "a request that failed in the middle", expected="1 to 29 tokens", actual=given)
+    drafted = [piece.logprobs for piece in found if piece.token is not None]
+    wrong = [at for at, (one, other) in enumerate(zip(drafted, plain, strict=False)) if one != other]
+    right = not wrong and len(drafted) == len(plain)
+    actual = f"{len(drafted)}, others at {wrong[:8]}"
+    check_that(right, "the log-probabilities", expected=f"{len(plain)}, as without drafts", actual=actual)

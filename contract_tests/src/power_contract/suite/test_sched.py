@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import attrs
 import pytest
 
 from power_contract.assertions import check_equal, check_that
-from power_contract.calls import watched_evaluations
+from power_contract.calls import watched_evaluations, watched_schedulers
 from power_contract.clauses import clause
 from power_contract.loading import subject_strategy
 from power_contract.materials import headers
@@ -17,6 +20,8 @@ from power_core.errors import ConfigError
 
 PROMPT = repeating_prompt(5, 20)
 SMALL_CTX = 48
+MANY_TOKENS = 60
+SCHEDULERS = ("fixed", "adaptive", "goodput")
 MOST_DRAFTS = 64
 SCRIPTS: tuple[Scripted, ...] = (None, "partial", "full")
 
@@ -24,18 +29,24 @@ SCRIPTS: tuple[Scripted, ...] = (None, "partial", "full")
 @clause("SCHED-01")
 @pytest.mark.parametrize("scripted", [None, "full"])
 def test_no_round_asks_for_more_than_fits(subject: ContractSubject, target_kind: str, scripted: Scripted) -> None:
-    traced, most = Traced(), draft_max(subject, target_kind)
-    with open_subject_session(subject, target_kind, scripted=scripted, on_drafter=traced, ctx=SMALL_CTX) as session:
-        for max_tokens in (2 * most + 3, SMALL_CTX):
-            session.generate(PROMPT, max_tokens=max_tokens).result()
-            requests = [each.request for each in traced.rounds if each.request is not None]
-            check_that(bool(requests), "requests to the drafter", expected="at least one", actual="none")
-            for request in requests:
-                emitted = request.n_past - len(PROMPT) + 1
-                bound = min(most, max_tokens - emitted - 1, SMALL_CTX - request.n_past - 1)
-                what = f"the limit at position {request.n_past} of {max_tokens} tokens in a context of {SMALL_CTX}"
-                fits = 1 <= request.limit_tokens <= bound
-                check_that(fits, what, expected=f"1 to {bound}", actual=request.limit_tokens)
+    for scheduler in subject_strategy(subject).schedulers:
+        traced = Traced()
+        settings: dict[str, Any] = {"ctx": SMALL_CTX, "scheduler": scheduler}
+        with open_subject_session(subject, target_kind, scripted=scripted, on_drafter=traced, **settings) as session:
+            for max_tokens in (2 * draft_max(subject, target_kind) + 3, SMALL_CTX):
+                session.generate(PROMPT, max_tokens=max_tokens).result()
+                check_limits(traced, draft_max(subject, target_kind), max_tokens, scheduler)
+
+
+def check_limits(traced: Traced, most: int, max_tokens: int, scheduler: str) -> None:
+    """Require limits within K, what remains of the request, and what remains of the context."""
+    requests = [each.request for each in traced.rounds if each.request is not None]
+    check_that(bool(requests) or scheduler == "goodput", "requests to the drafter", expected="some", actual="none")
+    for request in requests:
+        emitted = request.n_past - len(PROMPT) + 1
+        bound = min(most, max_tokens - emitted - 1, SMALL_CTX - request.n_past - 1)
+        what = f"the limit of scheduler {scheduler} at position {request.n_past}, {max_tokens} tokens wanted"
+        check_that(1 <= request.limit_tokens <= bound, what, expected=f"1 to {bound}", actual=request.limit_tokens)
 
 
 @clause("SCHED-02")
@@ -120,3 +131,59 @@ def test_k_is_in_force_as_asked_or_refused(subject: ContractSubject, target_kind
         with pytest.raises(ConfigError) as caught, open_subject_session(subject, target_kind, draft_max=most + 1):
             pass
         check_equal(f"the field that the refusal of K = {most + 1} names", caught.value.field, "draft_max")
+
+
+@clause("SCHED-07")
+@pytest.mark.parametrize("scripted", [None, "zero", "partial"])
+def test_no_scheduler_changes_the_output(subject: ContractSubject, target_kind: str, scripted: Scripted) -> None:
+    truth = list(session_oracle(subject, target_kind).tokens(PROMPT, MANY_TOKENS))
+    for scheduler in subject_strategy(subject).schedulers:
+        with open_subject_session(subject, target_kind, scripted=scripted, scheduler=scheduler) as session:
+            for request in (1, 2):
+                result = session.generate(PROMPT, max_tokens=MANY_TOKENS).result()
+                check_equal(f"the output of request {request} with scheduler {scheduler}", list(result.tokens), truth)
+
+
+@clause("SCHED-08")
+@pytest.mark.parametrize("scripted", [None, "partial"])
+def test_a_scheduler_learns_of_each_committed_round_once(
+    subject: ContractSubject, target_kind: str, scripted: Scripted
+) -> None:
+    for scheduler in subject_strategy(subject).schedulers:
+        traced = Traced()
+        settings: dict[str, Any] = {"scheduler": scheduler, "on_drafter": traced, "scripted": scripted}
+        with watched_schedulers() as outcomes, open_subject_session(subject, target_kind, **settings) as session:
+            request = session.generate(PROMPT, max_tokens=MANY_TOKENS)
+            for _ in range(9):
+                next(request)
+            traced.drafter.on_propose = request.cancel
+            reports = [request.result().report]
+            traced.drafter.on_propose = lambda: None
+            reports.append(session.resume(max_tokens=MANY_TOKENS).result().report)
+        told = f"scheduler {scheduler}"
+        check_equal(f"rounds that {told} learned of", len(outcomes), sum(report.rounds for report in reports))
+        asked = [(each.request, len(each.proposed), each.accepted or 0) for each in traced.rounds]
+        expected = [(request.limit_tokens, *counts) for request, *counts in asked if request is not None]
+        found = [(each.asked_tokens, each.drafted_tokens, each.accepted_tokens) for each in outcomes]
+        found = [each for each in found if each[0]]
+        check_equal(f"asked, drafted, accepted of the rounds that drafted, as {told} learned them", found, expected)
+
+
+@clause("SCHED-09")
+def test_a_scheduler_that_the_strategy_does_not_have_is_refused(subject: ContractSubject, target_kind: str) -> None:
+    for only in subject_strategy(subject).schedulers:
+        for asked in SCHEDULERS:
+            if asked == only:
+                continue
+            field = refused_field(subject, target_kind, asked, only)
+            check_equal(f"the field that the refusal of {asked} names, with {only} registered", field, "scheduler")
+
+
+def refused_field(subject: ContractSubject, target_kind: str, asked: str, only: str) -> object:
+    """Ask a strategy that registered one scheduler for another; return the field that the refusal names."""
+    settings: dict[str, Any] = {"scheduler": asked, "on_spec": lambda spec: attrs.evolve(spec, schedulers=(only,))}
+    try:
+        with open_subject_session(subject, target_kind, **settings):
+            return "no refusal"
+    except ConfigError as error:
+        return error.field

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -9,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_that
-from power_contract.bench import Bench, open_bench
+from power_contract.bench import Bench
 from power_contract.clauses import clause
 from power_contract.histories import HistoryCounts
 from power_contract.machines import run_histories
+from power_contract.opening import open_bench
 from power_contract.profiles import Profile
 from power_contract.sessions import open_subject_session, session_oracle
 from power_contract.spy import InjectedError, When
@@ -89,7 +91,7 @@ def check_draws(bench: Bench, steps: list[str]) -> None:
 def test_a_round_that_is_left_uncommitted_leaves_no_trace(
     subject: ContractSubject, bench_kind: str, histories: HistoryCounts, reached: str
 ) -> None:
-    with open_bench(subject, bench_kind, counts=histories) as bench:
+    with open_bench(subject, bench_kind, willing=True, counts=histories) as bench:
         line = bench.start(bench.prompt(33))
         for right in (0, bench.settings.draft_max, 1):
             bench.round(2)
@@ -116,7 +118,7 @@ def test_a_round_that_is_left_uncommitted_leaves_no_trace(
 def test_a_failure_anywhere_returns_to_the_last_committed_round(
     subject: ContractSubject, bench_kind: str, histories: HistoryCounts, who_name: tuple[str, str], when: When
 ) -> None:
-    with open_bench(subject, bench_kind, slice_rows=3, counts=histories) as bench:
+    with open_bench(subject, bench_kind, slice_rows=3, willing=when == "after", counts=histories) as bench:
         line = bench.start(bench.prompt(33))
         struck = 0
         for right, nth in ((0, 1), (1, 1), (bench.settings.draft_max, 2), (2, 1)):
@@ -268,17 +270,18 @@ def refused(transaction: VerifyTransaction, bench: Bench, *operations: str) -> N
 def test_a_checkpoint_of_the_drafter_is_exact_and_can_be_restored_twice(
     subject: ContractSubject, bench_kind: str, histories: HistoryCounts
 ) -> None:
-    with open_bench(subject, bench_kind, counts=histories) as bench:
+    with open_bench(subject, bench_kind, willing=True, counts=histories) as bench:
         line = bench.start(bench.prompt(50))
         bench.round(2)
         history = list(line.sequence.history)
-        drafter, target = bench.own.checkpoint(), bench.target.checkpoint()
+        drafter, target, sampler = bench.own.checkpoint(), bench.target.checkpoint(), line.sampler.snapshot()
         for plans in ((0,), (bench.settings.draft_max, 1, 0)):
             for plan in plans:
                 bench.round(plan)
             bench.own_proposal()
             bench.own.restore(drafter)
             bench.target.restore(target)
+            line.sampler.restore(sampler)
             line.sequence.history[:] = history
             bench.told.append("restore()")
             bench.check_memory()
@@ -340,3 +343,30 @@ def test_a_rollback_that_fails_is_said_and_finished_before_the_next_round(
         bench.check_history()
         bench.check_memory()
         bench.check_drafter()
+
+
+class EveryRowAgain:
+    """Stands for a guarantor that trusts no choice at a row that was computed with others."""
+
+    guard_threshold = math.inf
+
+    def cover(self, sequence: object, report: object) -> None:
+        """Measure nothing."""
+
+
+@clause("TXN-12")
+@pytest.mark.parametrize("slice_rows", [2, None], ids=["slices of two rows", "one slice"])
+def test_rows_that_are_decided_again_leave_the_same_state(
+    subject: ContractSubject, bench_kind: str, histories: HistoryCounts, slice_rows: int | None
+) -> None:
+    with open_bench(subject, bench_kind, slice_rows=slice_rows, counts=histories) as bench:
+        line = bench.start(bench.prompt(33))
+        guarantor: Any = EveryRowAgain()
+        line.parts.guarantor = guarantor
+        for right in (1, 0, bench.settings.draft_max, 2):
+            bench.round(right)
+            bench.check_history()
+            bench.check_memory()
+            bench.check_drafter()
+        bench.equal("rows were decided again", line.report.guarded_rows > 0, True)
+        bench.check_behaviour()

@@ -9,9 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_contract.assertions import check_that
-from power_contract.bench import Bench, open_bench
+from power_contract.bench import Bench
 from power_contract.clauses import clause
 from power_contract.histories import HistoryCounts
+from power_contract.opening import open_bench
 from power_contract.sessions import Scripted, open_subject_session, session_oracle
 from power_contract.strategies import PROMPT, SHORT_PROMPT
 from power_contract.subject import ContractSubject
@@ -190,11 +191,12 @@ def propose_malformed(bench: Bench, name: str) -> None:
 
 @clause("VERIFY-09")
 @pytest.mark.parametrize("scripted", [None, "zero", "partial", "full"])
-@pytest.mark.parametrize("verify_rows", [None, 2, "all"])
+@pytest.mark.parametrize(("verify_rows", "shape"), [(None, "early-stop"), (2, "fixed"), ("all", "early-stop")])
 def test_a_sessions_output_is_plain_decodings(
-    subject: ContractSubject, target_kind: str, scripted: Scripted, verify_rows: Any
+    subject: ContractSubject, target_kind: str, scripted: Scripted, verify_rows: Any, shape: str
 ) -> None:
-    with open_subject_session(subject, target_kind, scripted=scripted, verify_rows=verify_rows) as session:
+    settings: dict[str, Any] = {"verify_rows": verify_rows, "verify_shape": shape}
+    with open_subject_session(subject, target_kind, scripted=scripted, **settings) as session:
         for prompt in (PROMPT, SHORT_PROMPT):
             found = list(session.generate(prompt, max_tokens=TOKENS).result().tokens)
             expected = list(session_oracle(subject, target_kind).tokens(prompt, TOKENS))

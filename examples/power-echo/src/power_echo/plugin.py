@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from power_core.errors import PluginVersionError
 from power_core.plugins import DrafterContext, PluginInfo, StrategySpec, TargetNeeds, hookimpl
 
 if TYPE_CHECKING:
@@ -32,7 +31,5 @@ def power_strategies() -> Iterator[StrategySpec]:
 def _create_drafter(context: DrafterContext) -> Drafter:
     from power_echo.drafter import EchoDrafter
 
-    if context.api_version[0] != 1:
-        message = f"the core has plugin API {context.api_version!r}, power-echo needs major version 1"
-        raise PluginVersionError(message, distribution="power-echo", hint="install a newer power-echo")
+    context.require_api(1, "power-echo")
     return EchoDrafter()
