@@ -15,7 +15,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
-MEMBERS = ("power_core", "native", "plugins/*", "contract_tests")
+MEMBERS = ("power_core", "native", "plugins/*", "contract_tests", "examples/zoo")
 SCRIPTS = {"power-core": ("bin/power", "--help"), "power-contract-tests": ("bin/power-contract", "list")}
 IMPORT_ALL = """
 import importlib, sys

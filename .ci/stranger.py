@@ -11,19 +11,16 @@ The plugin's own wheel is built, installed and run through the whole kit first. 
 wheels of core, library and kit from a folder instead of building them.
 """
 
-import os
 import re
-import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent
+from wheel_environment import ROOT, WheelEnvironment
+
 TUTORIAL = ROOT / "docs/writing-a-plugin.md"
 PLUGIN = ROOT / "examples/power-echo"
-WHEELS = ("power-core", "power-native", "power-contract-tests")
 CHECK = "power-contract run power-echo --profile ci"
 LEAST_MISTAKES = 5
 MOST_LINES = 120
@@ -38,73 +35,10 @@ class Block(NamedTuple):
     body: str
 
 
-class Done(NamedTuple):
-    """A finished command."""
-
-    status: int
-    output: str
-
-
-class Stranger:
-    """An environment with the wheels and nothing else, and the folder that the plugin is written in."""
-
-    def __init__(self, folder: Path) -> None:
-        self.wheels = folder / "wheels"
-        self.project = folder / "power-echo"
-        self.project.mkdir()
-        binaries = folder / "venv/bin"
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "POWER_"))}
-        self.environment = kept | {
-            "PATH": f"{binaries}:{os.environ['PATH']}",
-            "VIRTUAL_ENV": str(binaries.parent),
-            "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-            "XDG_CACHE_HOME": str(folder / "cache"),
-        }
-
-    def run(self, command: str) -> Done:
-        """Run a command in the plugin's folder, its output shown live."""
-        print(f"\n$ {command}", flush=True)
-        with subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", command],
-            cwd=self.project,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            lines = []
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                lines.append(line)
-        return Done(process.returncode, "".join(lines))
-
-    def must(self, command: str) -> str:
-        """Run a command that has to succeed; return its output."""
-        done = self.run(command)
-        if done.status != 0:
-            raise SystemExit(f"stranger: status {done.status} from: {command}")
-        return done.output
-
-    def prepare(self, built: Path | None) -> None:
-        """Build the wheels that are not there yet, and install all of them into an empty environment."""
-        self.wheels.mkdir()
-        for name in WHEELS:
-            if built is None:
-                self.must(f"uv build -q --wheel --project {ROOT} --package {name} --out-dir {self.wheels} {ROOT}")
-            else:
-                (wheel,) = built.resolve().glob(f"{name.replace('-', '_')}-*.whl")
-                shutil.copy(wheel, self.wheels)
-        self.must(f"uv build -q --wheel --no-config --out-dir {self.wheels} {PLUGIN}")
-        self.must(f"{sys.executable} -m venv {self.environment['VIRTUAL_ENV']}")
-        self.must(f"pip install --quiet {self.wheels}/*.whl")
-
-
 class Lesson:
     """Goes through the tutorial block by block and collects what is wrong."""
 
-    def __init__(self, stranger: Stranger) -> None:
+    def __init__(self, stranger: WheelEnvironment) -> None:
         self.stranger = stranger
         self.problems: list[str] = []
         self.mistakes = 0
@@ -118,7 +52,7 @@ class Lesson:
             self.problems.append(f"the tutorial shows {self.mistakes} mistakes, expected {LEAST_MISTAKES} or more")
 
     def _file(self, block: Block) -> None:
-        path = self.stranger.project / block.name
+        path = self.stranger.work / block.name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(block.body, encoding="utf-8")
         if block.body != (PLUGIN / block.name).read_text(encoding="utf-8"):
@@ -130,9 +64,7 @@ class Lesson:
     def _mistake(self, block: Block) -> None:
         self.mistakes += 1
         old, new = (changed_lines(block.body, sign) for sign in "-+")
-        files = [
-            path for path in sorted(self.stranger.project.rglob("*.py")) if old in path.read_text(encoding="utf-8")
-        ]
+        files = [path for path in sorted(self.stranger.work.rglob("*.py")) if old in path.read_text(encoding="utf-8")]
         if len(files) != 1:
             raise SystemExit(f"stranger: {len(files)} files hold the lines that a mistake changes:\n{old}")
         right = files[0].read_text(encoding="utf-8")
@@ -152,7 +84,7 @@ class Lesson:
 
 def changed_lines(diff: str, sign: str) -> str:
     """Return the lines of a diff that carry the sign or none, as they stand in the file."""
-    return "".join(line[1:] + "\n" for line in diff.splitlines() if line[:1] in (sign, " "))
+    return "".join(line[1:] + "\n" for line in diff.splitlines() if line[:1] in (sign, " ", ""))
 
 
 def plugin_lines() -> int:
@@ -165,8 +97,8 @@ def main(arguments: list[str]) -> None:
     """Check everything; leave with status 1 when something was wrong."""
     blocks = [Block(*found.groups("")) for found in BLOCK.finditer(TUTORIAL.read_text(encoding="utf-8"))]
     with tempfile.TemporaryDirectory(prefix="power-stranger-") as folder:
-        stranger = Stranger(Path(folder))
-        stranger.prepare(Path(arguments[0]) if arguments else None)
+        stranger = WheelEnvironment(Path(folder), "power-echo")
+        stranger.prepare(Path(arguments[0]) if arguments else None, PLUGIN)
         stranger.must(CHECK)
         lesson = Lesson(stranger)
         lesson.follow(blocks)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("power-mtp", "power-dflash", "power-dflash2", "power-dspark", "power-ngram", "power-ngram-context")
+ZOO_PYTHON = ROOT / "build" / "zoo-venv" / "bin" / "python"
 TEST_COMMAND = re.compile(r"<!-- test-command -->\s*```\w*\n(?P<command>.*?)\n```", re.DOTALL)
 NOT_RUN = re.compile(r"^not run here: (.+)$", re.MULTILINE)
 
@@ -56,11 +57,16 @@ def steps(*, full: bool) -> list[Step]:
         Step("contract", (f"uv run power-contract run {' '.join(SUBJECTS)} --profile {'contract' if full else 'ci'}",)),
         Step("examples", tuple(f"uv run python {path}" for path in examples)),
         Step("isolated", ("uv run python .ci/isolated_installs.py",)),
-        Step("stranger", ("uv run python .ci/stranger.py dist",)),
+        Step("strangers", ("uv run python .ci/stranger.py dist", "uv run python .ci/second_stranger.py dist")),
         Step("news", ("uv run python .ci/news.py",)),
     ]
     if full:
-        listed.append(Step("full tests", (f'uv run{groups} pytest -m "(full or real_model or slow) and not gpu"',)))
+        listed.append(Step("renamed", ("uv run python .ci/renamed_plugin.py dist",)))
+        wanted = "--requirement examples/zoo/requirements-train.txt ./power_core ./native"
+        pip = f"{ZOO_PYTHON} -m pip install --quiet {wanted}"
+        listed.append(Step("zoo set-up", (f"python3 -m venv --clear {ZOO_PYTHON.parents[1]}", pip)))
+        command = f'POWER_ZOO_PYTHON={ZOO_PYTHON} uv run{groups} pytest -m "(full or real_model or slow) and not gpu"'
+        listed.append(Step("full tests", (command,)))
     return listed
 
 

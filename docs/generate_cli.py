@@ -9,7 +9,7 @@ from typing import Any
 from typer.main import get_command
 
 from power_core.cli.application import app
-from power_core.cli.options import METAVARS
+from power_core.cli.options import help_text, metavar
 from power_core.config import SETTINGS, SWITCH_KEYS, Setting
 
 TARGET = Path(__file__).with_name("cli.md")
@@ -25,7 +25,8 @@ traceback. An error before the first token leaves standard output empty, with `-
 | Exit status | Meaning |
 | --- | --- |
 | 0 | Done. |
-| 1 | An error that is not the user's: library, plugin, output. `power doctor` found something in error. |
+| 1 | An error that is not the user's: library, plugin, output. `power doctor` found something in error; a gate of \
+`power bench` failed, or a run of it proves nothing. |
 | 2 | The user's mistake: command line, settings, files, memory. `power inspect` found a check that failed. |
 | 130 | Interrupted: Ctrl-C cancels, the text so far and its report stay; a second one does not wait. |
 | 141 | The reader of the output is gone, as behind `head`. |
@@ -33,10 +34,10 @@ traceback. An error before the first token leaves standard output empty, with `-
 
 SETTINGS_HEAD = """## Settings
 
-`power generate` and `power doctor` take these as flags and, in the file named by `--config`, as TOML keys without any
-table. A flag beats the file, the file beats the default; `power doctor --config FILE` shows what is in force and where
-it comes from. An unknown key, a wrong type and a value out of range are errors. Relative paths in the file count from
-its folder.
+`power generate`, `power bench` and `power doctor` take these as flags and, in the file named by `--config`, as TOML
+keys without any table. A flag beats the file, the file beats the default; `power doctor --config FILE` shows what is in
+force and where it comes from. An unknown key, a wrong type and a value out of range are errors. Relative paths in the
+file count from its folder.
 
 | Flag | Key | TOML type | Allowed | Default | Meaning |
 | --- | --- | --- | --- | --- | --- |
@@ -80,11 +81,12 @@ def _leaves(group: Any, prefix: str = "") -> list[tuple[str, Any]]:
 
 
 def _command_section(name: str, command: Any) -> str:
-    fields = {setting.field for setting in SETTINGS}
-    takes_all = fields <= {parameter.name for parameter in command.params}
-    own = [parameter for parameter in command.params if not takes_all or parameter.name not in fields]
+    fields = {setting.field: help_text(setting) for setting in SETTINGS}
+    takes_all = fields.keys() <= {parameter.name for parameter in command.params}
+    own = [parameter for parameter in command.params if parameter.help != fields.get(parameter.name)]
     rows = [f"| {_names(parameter)} | {parameter.help} |\n" for parameter in own]
-    takes_settings = "\nTakes every flag of the table of settings below.\n" if takes_all else ""
+    others = "other " if any(parameter.name in fields for parameter in own) else ""
+    takes_settings = f"\nTakes every {others}flag of the table of settings below.\n" if takes_all else ""
     examples = [line for line in command.epilog.split("\n\n") if line != "Examples:"]
     table = "| Option | Meaning |\n| --- | --- |\n" + "".join(rows)
     return f"## {name}\n\n{command.help}\n\n```sh\n" + "\n".join(examples) + f"\n```\n\n{table}{takes_settings}"
@@ -104,7 +106,7 @@ def _settings_section() -> str:
 
 
 def _setting_row(setting: Setting) -> str:
-    metavar = METAVARS[setting.kind.flag_type]
+    placeholder = metavar(setting)
     kind = (
         setting.kind.expected.removeprefix("an ")
         .removeprefix("a ")
@@ -112,7 +114,7 @@ def _setting_row(setting: Setting) -> str:
         .replace(" or an ", " or ")
     )
     cells = (
-        f"`{setting.flag}` {metavar}",
+        f"`{setting.flag}` {placeholder}",
         f"`{setting.key}`",
         kind,
         setting.allowed or "any",
