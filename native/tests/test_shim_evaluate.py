@@ -9,7 +9,8 @@ SHIM = Path(__file__).resolve().parent.parent / "shim"
 LLAMA_H = """
 #include <cstdint>
 typedef int32_t llama_pos, llama_token, llama_seq_id;
-struct llama_model; struct llama_vocab; struct llama_context; struct llama_memory_i;
+struct llama_model; struct llama_vocab; struct llama_context; struct llama_memory_i; struct llama_sampler;
+enum ggml_type { GGML_TYPE_F16 };
 struct llama_batch {
     int32_t n_tokens; llama_token *token; float *embd; llama_pos *pos; int32_t *n_seq_id; llama_seq_id **seq_id;
     int8_t *logits;
@@ -39,6 +40,7 @@ bool window_is_whole(power_context *, int32_t, int32_t) { return true; }
 void remember_cells(power_context *) {}
 void settle_bystanders(power_context *, bool) {}
 bool touched_moved(const power_context *) { return false; }
+void ThreadsFree::operator()(ggml_threadpool *) const {}
 }
 
 int main() {

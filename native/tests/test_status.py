@@ -28,13 +28,14 @@ EXPECTED = {
     _raw.POWER_OUT_OF_MEMORY: (OutOfMemoryError, "native.out_of_memory"),
     _raw.POWER_EXCEPTION: (NativeCallError, "native.call"),
     _raw.POWER_NO_FINITE_LOGIT: (NativeCallError, "native.call"),
+    _raw.POWER_BAD_GRAMMAR: (NativeCallError, "native.call"),
 }
 
 
 def test_every_status_of_the_header_is_expected():
     statuses = {value for value, name in STATUS_NAMES.items() if name != "POWER_OK"}
     assert statuses == set(EXPECTED)
-    assert statuses == set(range(1, _raw.POWER_NO_FINITE_LOGIT + 1))
+    assert statuses == set(range(1, _raw.POWER_BAD_GRAMMAR + 1))
 
 
 @pytest.mark.parametrize("status", sorted(EXPECTED))

@@ -56,7 +56,7 @@ def reference(request, gemma, prompts):
 @pytest.mark.parametrize("drafting", DRAFTING)
 def test_every_output_equals_plain_decoding(gemma, reference, drafting):
     sampling, plain = reference
-    assert sum(len(prompt) < WINDOW_TOKENS < len(prompt) + MAX_TOKENS for prompt in plain) == 2
+    assert sum(len(prompt) < WINDOW_TOKENS < len(prompt) + MAX_TOKENS for prompt in plain) >= 2
     truth = {prompt: list(result.tokens) for prompt, result in plain.items()}
     forced, spec, settings = DRAFTING[drafting]
     accepted_tokens = rejected_tokens = 0
