@@ -67,6 +67,14 @@ def check_native_wheel() -> None:
         raise SystemExit(f"isolated: {wheel.name} lacks the library or llama.cpp's licence: {libraries=} {licences=}")
 
 
+def check_zoo_wheel() -> None:
+    """The zoo's wheel must hold its models, which most of the repository's ignore rules leave out."""
+    (wheel,) = DIST.glob("power_zoo-*.whl")
+    models = [name for name in zipfile.ZipFile(wheel).namelist() if name.endswith(".gguf")]
+    if len(models) != 4:
+        raise SystemExit(f"isolated: {wheel.name} holds the models {models}, expected the target and three drafts")
+
+
 def fill_wheelhouse(folder: Path) -> None:
     """Make a pip of our own and download the third-party wheels that the members need, once for all of them."""
     run(sys.executable, "-m", "venv", folder / "pip")
@@ -93,6 +101,7 @@ def main() -> None:
     names = list(members())
     build_wheels(names)
     check_native_wheel()
+    check_zoo_wheel()
     failed = []
     with tempfile.TemporaryDirectory(prefix="power-isolated-") as folder:
         fill_wheelhouse(Path(folder))
