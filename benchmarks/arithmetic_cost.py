@@ -34,6 +34,7 @@ import power_native
 from power_core.target import Arithmetic, ContextSettings, Kernels, ModelSettings
 from power_core.testing.models import build_tiny_target
 from power_core.tokens import SequenceRows
+from power_core.whole_file import whole_file
 from power_native.context import NativeContext
 from power_native.model import NativeModel
 
@@ -182,9 +183,8 @@ def load_results(path: Path, header: dict[str, Any]) -> dict[str, Any]:
 
 def save_results(path: Path, results: dict[str, Any]) -> None:
     """Replace the file at once."""
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def tables(results: dict[str, Any]) -> str:

@@ -33,6 +33,7 @@ from power_core.artifacts import scan_header
 from power_core.testing.drafts import DraftKind, build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.testing.parity import Truth, reference, run_parity, text_prompts
+from power_core.whole_file import whole_file
 from power_native.quantize import quantize
 
 BLOCK_SIZE_ROWS = 8
@@ -148,9 +149,8 @@ def load_results(path: Path, header: dict[str, Any]) -> dict[str, Any]:
 def save_results(path: Path, results: dict[str, Any]) -> None:
     """Replace the file at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".part")
-    partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:

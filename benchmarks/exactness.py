@@ -25,6 +25,7 @@ from exactness_cells import Group, Models, groups, load_prompts, prompts_digest,
 from requantised import patches_digest
 
 import power_native
+from power_core.whole_file import whole_file
 
 RESULTS = Path(__file__).with_name("results") / "exactness.json"
 PAGE = Path(__file__).parents[1] / "docs" / "exactness.md"
@@ -52,9 +53,8 @@ def save_results(path: Path, results: Results) -> None:
     for drafters in cells.values():
         for line in drafters.values():
             text = text.replace(json.dumps(line), line)
-    partial = path.with_suffix(".part")
-    partial.write_text(text + "\n", encoding="utf-8")
-    partial.replace(path)
+    with whole_file(path) as partial:
+        partial.write_text(text + "\n", encoding="utf-8")
 
 
 def run_group(

@@ -11,26 +11,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from elftools.elf.dynamic import DynamicSection
+from elf_facts import SYSTEM_LIBRARIES, dynamic_values, exported_names, searched_folders
 from elftools.elf.elffile import ELFFile
-from elftools.elf.sections import SymbolTableSection
 
 from power_native import _raw
 
 pytestmark = pytest.mark.gpu
 
 VARIABLE = "POWER_CUDA_LIBRARY"
-SYSTEM = {
-    "libc.so.6",
-    "libm.so.6",
-    "libstdc++.so.6",
-    "libgcc_s.so.1",
-    "libgomp.so.1",
-    "libpthread.so.0",
-    "libdl.so.2",
-    "librt.so.1",
-    "ld-linux-x86-64.so.2",
-}
 # libcublasLt comes with libcublas. The driver, libcuda.so.1, must not be among them: it is absent on CPU machines.
 RUNTIME = {"libcudart.so.13", "libcublas.so.13", "libcublasLt.so.13"}
 BYTES_LIMIT = 120_000_000
@@ -60,27 +48,18 @@ def elf(cuda_library: Path) -> Iterator[ELFFile]:
         yield ELFFile(stream)
 
 
-def dynamic_values(elf: ELFFile, tag: str, attribute: str) -> set[str]:
-    section = elf.get_section_by_name(".dynamic")
-    assert isinstance(section, DynamicSection)
-    return {getattr(entry, attribute) for entry in section.iter_tags(tag)}
-
-
 def test_the_same_functions_are_exported_as_without_cuda(elf: ELFFile) -> None:
-    table = elf.get_section_by_name(".dynsym")
-    assert isinstance(table, SymbolTableSection)
-    exported = {symbol.name for symbol in table.iter_symbols() if symbol.name and symbol["st_shndx"] != "SHN_UNDEF"}
-    assert exported == set(_raw.FUNCTIONS)
+    assert exported_names(elf) == set(_raw.FUNCTIONS)
 
 
 def test_only_the_system_and_the_cuda_runtime_are_needed_never_the_driver(elf: ELFFile) -> None:
     needed = dynamic_values(elf, "DT_NEEDED", "needed")
-    assert needed <= SYSTEM | RUNTIME
+    assert needed <= SYSTEM_LIBRARIES | RUNTIME
     assert "libcudart.so.13" in needed
 
 
 def test_the_runtime_is_looked_for_beside_the_package_and_in_the_toolkit(elf: ELFFile) -> None:
-    (text,) = dynamic_values(elf, "DT_RUNPATH", "runpath") | dynamic_values(elf, "DT_RPATH", "rpath")
+    (text,) = searched_folders(elf)
     first, *others = text.split(":")
     assert first == "$ORIGIN/../nvidia/cu13/lib"
     assert len(others) == 1

@@ -40,7 +40,7 @@ from power_core.report import DraftRecord
 from power_core.session import Session, SessionPlan
 from power_core.settings import SessionSettings
 from power_core.strategies import AUTO, MTP, ResolvedStrategy, normalize_strategy_word
-from power_core.target import ContextSettings, TargetContext, TargetModel
+from power_core.target import ContextSettings, ModelSettings, TargetContext, TargetModel
 from power_core.tokens import TapRequest
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -78,7 +78,8 @@ def open_session(
     choice = _choose(settings, plugins, progress, events)
     with ExitStack() as stack:
         backend = plugins.backend()
-        model, context = _load(settings, backend, choice, progress, stack)
+        target = _load(settings, backend, choice, progress, stack)
+        model, context = target.model, target.context
         with choice.explained():
             drafter = _build_drafter(settings, choice, model, context)
         if drafter is not None:
@@ -88,7 +89,7 @@ def open_session(
         plan = make_plan(settings, choice.resolved, context, choice.draft_max, events)
         guarantor = None
         if drafter is not None and settings.device_sampling == "off":
-            guarantor = _new_guarantor(settings, backend, choice, plan, model, context)
+            guarantor = _new_guarantor(settings, backend, choice.target, plan, target)
             plan = guaranteed_plan(plan, guarantor)
         shown = shown_settings(settings, choice.header, plan, context, model.info.devices)
         return Session(
@@ -209,45 +210,42 @@ def _two_mechanisms(strategy: str) -> PluginContractError:
     )
 
 
+@attrs.frozen(kw_only=True)
+class _Target:
+    """The open target and the settings that opened it."""
+
+    model_settings: ModelSettings
+    context_settings: ContextSettings
+    model: TargetModel
+    context: TargetContext
+
+
 def _load(
     settings: SessionSettings, backend: BackendSpec, choice: _Choice, progress: Progress | None, stack: ExitStack
-) -> tuple[TargetModel, TargetContext]:
+) -> _Target:
+    for_model = model_settings(settings, choice.header.path, load_nextn=choice.needs.nextn_weights)
     model = backend.open_model(
-        model_settings(settings, choice.header.path, load_nextn=choice.needs.nextn_weights),
+        for_model,
         None if progress is None else lambda fraction: progress("load", int(fraction * 1000), 1000),
     )
     stack.callback(model.close)
-    context = model.open_context(_context_settings(settings, choice, model))
-    stack.callback(context.close)
-    return model, context
-
-
-def _context_settings(settings: SessionSettings, choice: _Choice, model: TargetModel) -> ContextSettings:
     taps = choice.needs.taps or TapRequest()
-    return context_settings(settings, model.info, taps, choice.draft_max, choice.ctx_tokens)
+    for_context = context_settings(settings, model.info, taps, choice.draft_max, choice.ctx_tokens)
+    context = model.open_context(for_context)
+    stack.callback(context.close)
+    return _Target(model_settings=for_model, context_settings=for_context, model=model, context=context)
 
 
 def _new_guarantor(
-    settings: SessionSettings,
-    backend: BackendSpec,
-    choice: _Choice,
-    plan: SessionPlan,
-    model: TargetModel,
-    context: TargetContext,
+    settings: SessionSettings, backend: BackendSpec, files: ModelFiles, plan: SessionPlan, target: _Target
 ) -> Guarantor:
-    key = probe_key(
-        choice.target,
-        backend.build_key(),
-        model_settings(settings, choice.header.path, load_nextn=choice.needs.nextn_weights),
-        _context_settings(settings, choice, model),
-        context,
-    )
+    key = probe_key(files, backend.build_key(), target.model_settings, target.context_settings, target.context)
     return Guarantor(
-        context=context,
+        context=target.context,
         arithmetic=settings.arithmetic,
         slice_rows=plan.slice_rows,
         block_rows=plan.draft_max + 1,
-        n_vocab=model.info.n_vocab,
+        n_vocab=target.model.info.n_vocab,
         cache=ProbeCache(key=key),
     )
 

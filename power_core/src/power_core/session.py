@@ -129,6 +129,8 @@ class Session:
     ) -> Generation:
         """Start a request; iterate the result for text pieces, or call its ``result()``.
 
+        A refused request leaves the last one as it was: that can go on.
+
         Args:
             prompt: Text, tokenized with the model's own rules, or token ids taken as they are.
             request: Limits and sampling.
@@ -140,8 +142,6 @@ class Session:
             PromptError: the prompt is empty or does not fit into the context.
             ConfigError: the sampling cannot be had (a grammar with a fault, say).
             StateError: the session is closed.
-
-            A refused request leaves the last one as it was: it can go on.
         """
         with only_one_thread(self._gate, "generate"):
             self._require_open("generate")
