@@ -54,7 +54,8 @@ macro(power_prepare_cuda)
                             "without -DGGML_CUDA.")
     endif()
     set(cublas_origin "toolkit")
-    if(NOT TARGET CUDA::cublas)
+    # A wheel once used is in the cache as if the toolkit had it: the folder, not the target, decides when run again.
+    if(POWER_CUBLAS_ROOT OR NOT TARGET CUDA::cublas)
         if(NOT POWER_CUBLAS_ROOT)
             message(FATAL_ERROR "the CUDA toolkit at '${CUDAToolkit_LIBRARY_DIR}' has no cuBLAS. Install its package, or "
                                 "`pip install nvidia-cublas` and set POWER_CUBLAS_ROOT to that wheel's folder "
