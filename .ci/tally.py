@@ -2,11 +2,12 @@
 
 import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
+
+from live_command import run_live
 
 ROOT = Path(__file__).resolve().parent.parent
 SUBJECTS = ("power-mtp", "power-dflash", "power-dflash2", "power-dspark", "power-ngram", "power-ngram-context")
@@ -70,36 +71,16 @@ def steps(*, full: bool) -> list[Step]:
     return listed
 
 
-def run_command(command: str) -> tuple[int, str]:
-    """Run one command with its output shown live; return its status and the output."""
-    print(f"\n$ {command}", flush=True)
-    environment = {**os.environ, "UV_NO_PROGRESS": "1"}
-    with subprocess.Popen(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=ROOT,
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-    ) as process:
-        lines = []
-        for line in process.stdout or ():
-            print(line, end="", flush=True)
-            lines.append(line)
-    return process.returncode, "".join(lines)
-
-
 def run_step(step: Step) -> Outcome:
     """Run all commands of a step."""
     start = time.monotonic()
-    results = [(command, *run_command(command)) for command in step.commands]
+    environment = {**os.environ, "UV_NO_PROGRESS": "1"}
+    results = [(command, run_live(command, ROOT, environment)) for command in step.commands]
     return Outcome(
         step.name,
-        tuple(command for command, status, _ in results if status != 0),
+        tuple(command for command, done in results if done.status != 0),
         time.monotonic() - start,
-        "".join(output for _, _, output in results),
+        "".join(done.output for _, done in results),
     )
 
 

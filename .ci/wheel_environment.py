@@ -2,20 +2,13 @@
 
 import os
 import shutil
-import subprocess
 import sys
 from pathlib import Path
-from typing import NamedTuple
+
+from live_command import Done, run_live
 
 ROOT = Path(__file__).resolve().parent.parent
 WHEELS = ("power-core", "power-native", "power-contract-tests")
-
-
-class Done(NamedTuple):
-    """A finished command."""
-
-    status: int
-    output: str
 
 
 class WheelEnvironment:
@@ -41,22 +34,7 @@ class WheelEnvironment:
 
     def run(self, command: str) -> Done:
         """Run a command in the working folder, its output shown live."""
-        print(f"\n$ {command}", flush=True)
-        with subprocess.Popen(
-            ["bash", "-euo", "pipefail", "-c", command],
-            cwd=self.work,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-        ) as process:
-            lines = []
-            for line in process.stdout or ():
-                print(line, end="", flush=True)
-                lines.append(line)
-        return Done(process.returncode, "".join(lines))
+        return run_live(command, self.work, self.environment)
 
     def must(self, command: str) -> str:
         """Run a command that has to succeed; return its output."""

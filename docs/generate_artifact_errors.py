@@ -15,6 +15,7 @@ import broken_admissions  # noqa: E402 - the tests are no package
 import broken_drafts  # noqa: E402
 import hostile_files  # noqa: E402
 from artifact_cases import ArtifactCase, error_of  # noqa: E402
+from generated_page import write_or_check  # noqa: E402
 
 from power_core.cli.console import fold_line  # noqa: E402
 
@@ -61,17 +62,5 @@ def _message(case: ArtifactCase) -> str:
     return re.sub(r"([\\`*_<>|\[\]])", r"\\\1", fold_line(words))
 
 
-def main() -> int:
-    """Write the page, or with ``--check`` return 1 when the written one differs."""
-    text = page()
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET.name} is not what the tests say; run `python docs/generate_artifact_errors.py`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, page()))

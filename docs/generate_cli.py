@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from generated_page import write_or_check
 from typer.main import get_command
 
 from power_core.cli.application import app
@@ -124,17 +125,5 @@ def _setting_row(setting: Setting) -> str:
     return "| " + " | ".join(cells) + " |\n"
 
 
-def main() -> int:
-    """Write the page, or with ``--check`` return 1 when the written one differs."""
-    text = page()
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET.name} is not what the program says; run `python docs/generate_cli.py`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, page()))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from generated_page import write_or_check
+
 from power_contract.clauses import AREAS, Clause, load_clauses
 
 TARGET = Path(__file__).with_name("contract.md")
@@ -41,17 +43,5 @@ def _clause(clause: Clause) -> str:
     return "\n".join(lines) + "\n"
 
 
-def main() -> int:
-    """Write the page, or with ``--check`` return 1 when the written one differs."""
-    text = page()
-    if "--check" not in sys.argv[1:]:
-        TARGET.write_text(text, encoding="utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    print(f"{TARGET.name} is not what the clauses say; run `python docs/generate_contract.py`", file=sys.stderr)
-    return 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(write_or_check(TARGET, page()))
