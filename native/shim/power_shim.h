@@ -67,7 +67,7 @@ typedef int32_t (*power_progress)(float fraction, void *user_data);
 typedef struct power_build_info {
     uint32_t size;
     uint32_t abi_version;
-    uint32_t gpu_offload;      // 1 when a GPU backend is compiled in
+    uint32_t gpu_offload;      // 1 when a device that takes layers was found
     uint32_t reserved;
     char llama_commit[64];     // commit pinned in UPSTREAM.toml
     char llama_version[64];

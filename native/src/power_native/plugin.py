@@ -66,7 +66,7 @@ def _check_library() -> list[HealthResult]:
         "llama.cpp": f"{info.llama_version}, commit {info.llama_commit}",
         "compiler": info.compiler,
         "CMake arguments": info.cmake_args or "(none)",
-        "GPU offload": "compiled in" if info.gpu_offload else "not compiled in",
+        "GPU offload": "a device was found" if info.gpu_offload else "no device found",
         "CPU features": ", ".join(info.cpu_features),
     }
     return [HealthResult(name=name, status="ok", detail=detail) for name, detail in facts.items()]
