@@ -13,6 +13,7 @@ sys.path.insert(0, str(ROOT / "power_core" / "tests"))
 
 import broken_admissions  # noqa: E402 - the tests are no package
 import broken_drafts  # noqa: E402
+import fr_map_files  # noqa: E402
 import hostile_files  # noqa: E402
 from artifact_cases import ArtifactCase, error_of  # noqa: E402
 from generated_page import write_or_check  # noqa: E402
@@ -22,6 +23,7 @@ from power_core.cli.console import fold_line  # noqa: E402
 AREAS = (
     ("Files that are broken or mean harm", hostile_files.CASES),
     ("Drafts that break the contract of their kind, or do not belong to the target", broken_drafts.CASES),
+    ("Maps of a draft head of fewer rows (`--mtp-fr-map`)", fr_map_files.CASES),
     ("Admitted drafts that are not what was admitted", broken_admissions.CASES),
 )
 HEAD = """# Errors about files

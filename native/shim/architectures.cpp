@@ -32,6 +32,9 @@ const char * const kOneNextnBlock[] = {
 
 const char * const kManyNextnBlocks[] = {"hy_v3", "mimo2", "step35"};
 
+// Architectures whose nextn graph takes a head of fewer rows (patches/0008).
+const char * const kFewHeadRows[] = {"mimo2", "qwen35", "qwen35moe", "qwen3next"};
+
 template <size_t Count>
 bool listed(const char * const (&names)[Count], const std::string & architecture) {
     return std::any_of(std::begin(names), std::end(names), [&](const char * name) { return architecture == name; });
@@ -47,6 +50,10 @@ bool exposes_layer_inputs(const std::string & architecture) {
 
 bool exposes_nextn_rows(const std::string & architecture) {
     return listed(kNextnRows, architecture);
+}
+
+bool takes_few_head_rows(const std::string & architecture) {
+    return listed(kFewHeadRows, architecture);
 }
 
 int32_t most_nextn_blocks(const std::string & architecture) {

@@ -133,6 +133,7 @@ void open_native(power_context * context, const power_context_params & params) {
             power::fail(POWER_UNSUPPORTED, "the nextn blocks of architecture '%s' keep recurrent state",
                         context->model->architecture.c_str());
         }
+        power::take_few_head_rows(context, params);
         llama_set_embeddings_nextn(context->llama, true, true);
         context->nextn_on = true;
         context->nextn_masked = true;
@@ -167,6 +168,7 @@ void context_release(power_context * context) {
     if (context->llama != nullptr) {
         llama_free(context->llama);
     }
+    context->few_head_rows = {};
     if (context->other != nullptr) {
         context_release(context->other);
     }
@@ -223,6 +225,9 @@ power_status power_context_info_get(power_context * ctx, power_context_info * in
             (void) buffer_type;
             info->memory_bytes += bytes.context + bytes.compute;
         }
+        const ggml_backend_buffer_t head = ctx->few_head_rows.buffer.get();
+        info->head_bytes = head != nullptr ? ggml_backend_buffer_get_size(head) : 0;
+        info->memory_bytes += info->head_bytes;
     });
 }
 

@@ -67,14 +67,14 @@ Layout context_params_layout() {
     return layout<S>("power_context_params",
                      {AT(size), AT(kind), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
                       AT(snapshots), AT(threads), AT(flash_attention), AT(output_rows), AT(causal), AT(rows_threads),
-                      AT(other), AT(kv_type), AT(processors), AT(processor_count), AT(reserved)});
+                      AT(other), AT(kv_type), AT(processors), AT(processor_count), AT(head_rows), AT(head_tokens)});
 }
 
 Layout context_info_layout() {
     using S = power_context_info;
     return layout<S>("power_context_info", {AT(size), AT(ctx_tokens), AT(batch_rows), AT(physical_rows), AT(sequences),
                                             AT(snapshots), AT(threads), AT(flash_attention), AT(exact),
-                                            AT(rows_threads), AT(memory_bytes)});
+                                            AT(rows_threads), AT(memory_bytes), AT(head_bytes)});
 }
 
 Layout rows_layout() {

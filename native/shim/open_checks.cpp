@@ -170,6 +170,7 @@ void check_open(const power_model * model, const power_context_params & params) 
     check_processors(params);
     check_kv_type(model, params);
     check_architecture(model, params);
+    check_head_rows(model, params);
 }
 
 }  // namespace power

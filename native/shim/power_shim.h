@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define POWER_ABI_VERSION 3
+#define POWER_ABI_VERSION 4
 
 typedef int32_t power_status;
 
@@ -204,7 +204,8 @@ typedef struct power_context_params {
     const char *kv_type;       // type of keys and values, by ggml's name; null: "f16"
     const uint32_t *processors;  // the compute threads run on these only; null: wherever the system puts them
     uint32_t processor_count;
-    uint32_t reserved;
+    uint32_t head_rows;        // POWER_CONTEXT_NEXTN: tokens that have logits, the others' are -INFINITY; 0: all have
+    const int32_t *head_tokens;  // which ones, head_rows different tokens, copied with their rows; null: the first ones
 } power_context_params;
 
 typedef struct power_context_info {
@@ -219,6 +220,7 @@ typedef struct power_context_info {
     uint32_t exact;            // current state of the exact switch
     int32_t rows_threads;
     uint64_t memory_bytes;     // device and host buffers of this context
+    uint64_t head_bytes;       // of them, what `head_rows` added: token ids, and copied rows where tokens were named
 } power_context_info;
 
 // One evaluation. Arrays have n_rows entries. A target context takes tokens; a nextn context tokens with states; a

@@ -5,6 +5,7 @@
 
 #include "power_shim.h"
 
+#include "ggml-backend.h"
 #include "llama.h"
 
 #include <atomic>
@@ -91,6 +92,7 @@ void check_not_null(const Pointer * value, const char * name) {
 // What an architecture's graphs expose (see architectures.cpp).
 bool exposes_layer_inputs(const std::string & architecture);
 bool exposes_nextn_rows(const std::string & architecture);
+bool takes_few_head_rows(const std::string & architecture);
 // Most nextn blocks that the architecture's nextn graph takes: 0 = it has no such graph, 1, or many.
 int32_t most_nextn_blocks(const std::string & architecture);
 
@@ -99,6 +101,12 @@ struct Sequence {
     int32_t expected_tokens = 0;   // evaluated and not removed
     int32_t snapshot_rows = 0;     // rows that recurrent snapshots can still take back
     bool stale = false;
+};
+
+// Heads of fewer rows for the nextn blocks: views of the model's first rows, or copies of the rows that were named.
+struct FewHeadRows {
+    std::unique_ptr<ggml_context, void (*)(ggml_context *)> tensors{nullptr, ggml_free};
+    std::unique_ptr<ggml_backend_buffer, void (*)(ggml_backend_buffer_t)> buffer{nullptr, ggml_backend_buffer_free};
 };
 
 struct ThreadsFree {
@@ -167,6 +175,7 @@ struct power_context {
     std::vector<int32_t> draft_seq_ids;
     std::vector<int8_t> draft_wants;
     std::vector<float> draft_states;
+    power::FewHeadRows few_head_rows;
 
     std::unique_ptr<ggml_threadpool, power::ThreadsFree> threads;  // null: the library's own
     std::vector<std::unique_ptr<llama_sampler, void (*)(llama_sampler *)>> device_choosers;  // one per sequence, or none
@@ -205,6 +214,8 @@ private:
 void check_open(const power_model * model, const power_context_params & params);  // open_checks.cpp
 void check_block_model(const power_model * model);                                // block_checks.cpp
 ggml_type kv_type(const power_context_params & params);                           // open_checks.cpp
+void check_head_rows(const power_model * model, const power_context_params & params);  // head_rows.cpp
+void take_few_head_rows(power_context * context, const power_context_params & params);
 void check_processors(const power_context_params & params);                       // compute_threads.cpp
 void place_threads(power_context * context, const power_context_params & params);
 void compute_capability(const char * device_name, int32_t & major, int32_t & minor);  // cuda.cpp

@@ -45,6 +45,7 @@ def test_every_setting_of_the_three_classes_is_in_the_table_once():
         ("spec_draft_p_min", "draft_p_min"),
         ("spec_mtp_recurrent_snapshots", "snapshots"),
         ("spec_mtp_fr_vocab_size", "mtp_fr_vocab_size"),
+        ("spec_mtp_fr_map", "mtp_fr_map"),
         ("num_ctx", "ctx"),
         ("num_batch", "batch"),
         ("num_ubatch", "ubatch"),
@@ -80,6 +81,7 @@ def test_every_key_is_read(tmp_path: Path):
         spec_mtp_recurrent_chain = true
         spec_mtp_adaptive = true
         spec_mtp_fr_vocab_size = 8192
+        spec_mtp_fr_map = "ranked.gguf"
         verify_rows = "all"
         arithmetic = "fast"
         num_ctx = 1024
@@ -146,6 +148,7 @@ def test_every_key_is_read(tmp_path: Path):
         verify_shape="fixed",
         flash_attention="off",
         mtp_fr_vocab_size=8192,
+        mtp_fr_map=tmp_path / "ranked.gguf",
     )
     assert configuration.request == RequestSettings(
         max_tokens=9,
@@ -262,7 +265,7 @@ def test_a_single_stop_string_needs_no_array(tmp_path: Path):
         ({"scheduler": "slow"}, "`scheduler` is 'slow', expected one of fixed, adaptive, goodput"),
         ({"arithmetic": "exactly"}, "`arithmetic` is 'exactly', expected one of exact, fast, guarded"),
         ({"flash_attention": "off"}, "`flash_attention` is off, but exact arithmetic needs it on"),
-        ({"mtp_fr_vocab_size": 1023}, "`mtp_fr_vocab_size` is 1023, expected a whole number from 1024 to 1048576"),
+        ({"mtp_fr_vocab_size": 0}, "`mtp_fr_vocab_size` is 0, expected a whole number from 1 to 1048576"),
         ({"max_tokens": -1}, "`max_tokens` is -1"),
         ({"temperature": float("nan")}, "`temperature` is nan"),
         ({"temperature": -0.1}, "`temperature` is -0.1"),

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 
-from power_core.errors import ConfigError
+import numpy as np
+
+from power_core.errors import ConfigError, out_of_range
 from power_core.target import Arithmetic, ContextSettings
+from power_core.tokens import TokenId
 from power_native import _raw
 
 _FLASH_ATTENTION = {"auto": -1, "off": 0, "on": 1}
@@ -38,6 +42,28 @@ def draft_parameters(
 ) -> _raw.power_context_params:
     """Parameters of a drafter's context; ``kind`` is one of ``power_context_kind``."""
     return _parameters(settings, arithmetic, kind=kind, causal=causal)
+
+
+def limit_head(
+    parameters: _raw.power_context_params, n_vocab: int, rows: int, tokens: Sequence[TokenId] | None
+) -> None:
+    """Let only the first ``rows`` tokens, or only ``tokens``, have logits.
+
+    Raises:
+        ConfigError: more rows than tokens, no token at all, both, a token out of range, or one that occurs twice.
+    """
+    if tokens is None:
+        if not 0 <= rows <= n_vocab:
+            raise out_of_range("head_rows", rows, f"0 to {n_vocab}")
+        parameters.head_rows = rows
+        return
+    if rows:
+        raise out_of_range("head_rows", rows, "0 beside `head_tokens`")
+    ids = np.asarray(tokens, dtype=np.int64)
+    if ids.ndim != 1 or not ids.size or ids.min() < 0 or ids.max() >= n_vocab or np.unique(ids).size < ids.size:
+        raise out_of_range("head_tokens", tokens, f"at least one token of 0..{n_vocab - 1}, each of them once")
+    parameters.head_rows = ids.size
+    parameters.head_tokens = (ctypes.c_int32 * ids.size)(*ids.tolist())
 
 
 def _parameters(

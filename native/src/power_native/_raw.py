@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import Any
 
-POWER_ABI_VERSION = 3
+POWER_ABI_VERSION = 4
 POWER_OK = 0
 POWER_INVALID_ARGUMENT = 1
 POWER_ABI_MISMATCH = 2
@@ -239,7 +239,8 @@ class power_context_params(Structure):
     kv_type: Any
     processors: Any
     processor_count: int
-    reserved: int
+    head_rows: int
+    head_tokens: Any
 
     _fields_ = (
         ("size", c_uint32),
@@ -258,7 +259,8 @@ class power_context_params(Structure):
         ("kv_type", c_char_p),
         ("processors", POINTER(c_uint32)),
         ("processor_count", c_uint32),
-        ("reserved", c_uint32),
+        ("head_rows", c_uint32),
+        ("head_tokens", POINTER(c_int32)),
     )
 
 
@@ -276,6 +278,7 @@ class power_context_info(Structure):
     exact: int
     rows_threads: int
     memory_bytes: int
+    head_bytes: int
 
     _fields_ = (
         ("size", c_uint32),
@@ -289,6 +292,7 @@ class power_context_info(Structure):
         ("exact", c_uint32),
         ("rows_threads", c_int32),
         ("memory_bytes", c_uint64),
+        ("head_bytes", c_uint64),
     )
 
 

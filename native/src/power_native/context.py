@@ -103,6 +103,11 @@ class NativeContext(SequenceMemory):
         return self.model.info.recurrent
 
     @property
+    def head_bytes(self) -> int:
+        """Bytes that a prediction head of fewer rows took: token ids, and copied rows where tokens were named."""
+        return int(self._granted.head_bytes)
+
+    @property
     def threads(self) -> int:
         return int(self._granted.threads)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
@@ -14,7 +14,7 @@ from power_core.target import ContextSettings, ModelInfo, ModelSettings
 from power_core.tokens import TokenId
 from power_native import _raw
 from power_native._context_budget import least_context_bytes
-from power_native._context_params import draft_parameters, target_parameters
+from power_native._context_params import draft_parameters, limit_head, target_parameters
 from power_native._handles import SharedHandle
 from power_native._loader import Library, library
 from power_native._memory_budget import available_memory, model_file_bytes, require_memory
@@ -113,7 +113,13 @@ class NativeModel(SharedHandle):
         return NativeContext(self, parameters, taps=settings.taps, device_choice=settings.device_choice)
 
     def open_nextn_context(
-        self, target: NativeContext, *, batch_rows: int | None = None, threads: int = 0
+        self,
+        target: NativeContext,
+        *,
+        batch_rows: int | None = None,
+        threads: int = 0,
+        head_rows: int = 0,
+        head_tokens: Sequence[TokenId] | None = None,
     ) -> NativeContext:
         """Open a context that runs this model's multi-token-prediction head beside ``target``.
 
@@ -123,9 +129,15 @@ class NativeModel(SharedHandle):
             target: A context of this model with ``taps.nextn``.
             batch_rows: Most rows in one evaluation; the target's when None.
             threads: Compute threads; 0 lets the library choose.
+            head_rows: Only the first so many tokens have logits, the others' are minus infinity, and probabilities are
+                over those; 0 gives all. The rows are the model's own.
+            head_tokens: Only these tokens have logits. Their rows are copied; ``head_bytes`` of the context says how
+                much that takes.
 
         Raises:
-            ConfigError: the model was loaded without its multi-token-prediction layers, or as ``open_context``.
+            ConfigError: the model was loaded without its multi-token-prediction layers, a token is not in the
+                vocabulary or named twice, the head cannot have fewer rows (architecture, repacked weights), or as
+                ``open_context``.
             OutOfMemoryError: the context does not fit.
         """
         if self._info.n_layer_nextn == 0:
@@ -145,8 +157,14 @@ class NativeModel(SharedHandle):
             output_rows=target.sequences,
         )
         parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_NEXTN)
+        limit_head(parameters, self._info.n_vocab, head_rows, head_tokens)
         self._require_fit(parameters)
-        return NativeContext(self, parameters, other=target)
+        try:
+            return NativeContext(self, parameters, other=target)
+        except NativeCallError as error:
+            if parameters.head_rows and error.status == _raw.POWER_UNSUPPORTED:
+                raise _head_error(error, parameters.head_rows) from error
+            raise
 
     def open_draft_context(
         self,
@@ -272,6 +290,16 @@ def _placement_error(settings: ModelSettings, error: NativeCallError) -> ConfigE
         field="override_tensor" if of_tensors else "device",
         value=settings.tensor_placements if of_tensors else settings.device,
         hint="`power doctor` lists the devices; a buffer of a device has its name",
+    )
+
+
+def _head_error(error: NativeCallError, rows: int) -> ConfigError:
+    return ConfigError(
+        f"the prediction head cannot have {rows} rows: {error.detail.splitlines()[0]}",
+        field="head_rows",
+        value=rows,
+        allowed="0",
+        hint="use `--arithmetic exact`, which keeps weights as they are in the file, or the whole head",
     )
 
 

@@ -1,20 +1,23 @@
 """Options of the strategy."""
 
+from pathlib import Path
+
 import pytest
 
 from power_core.errors import ConfigError, UnsupportedStrategyError
-from power_mtp.config import MtpConfig
+from power_mtp.artifact import LAYOUTS
+from power_mtp.config import FR_ARCHITECTURES, MtpConfig
 
 
-@pytest.mark.parametrize("rows", [1_024, 65_536, 1_048_576])
+@pytest.mark.parametrize("rows", [1, 1_024, 65_536, 1_048_576])
 def test_values_in_range_are_taken(rows):
     assert MtpConfig.from_options({"mtp_fr_vocab_size": rows}).fr_vocab_size == rows
 
 
-@pytest.mark.parametrize("rows", [0, -1, 1_023, 1_048_577, 4096.0, "4096", True])
+@pytest.mark.parametrize("rows", [0, -1, 1_048_577, 4096.0, "4096", True])
 def test_values_out_of_range_are_refused(rows):
     with pytest.raises(
-        ConfigError, match=r"`spec_mtp_fr_vocab_size` is .*, expected a whole number from 1,024 to"
+        ConfigError, match=r"`spec_mtp_fr_vocab_size` is .*, expected a whole number from 1 to"
     ) as caught:
         MtpConfig.from_options({"mtp_fr_vocab_size": rows})
     assert caught.value.field == "mtp_fr_vocab_size"
@@ -33,15 +36,29 @@ def test_unknown_option_is_refused():
         MtpConfig.from_options({"block_size": 8})
 
 
+@pytest.mark.parametrize("value", ["map.gguf", 7, b"map.gguf"])
+def test_a_map_is_a_path(value):
+    with pytest.raises(ConfigError, match="`spec_mtp_fr_map` is .*, expected a pathlib.Path") as caught:
+        MtpConfig.from_options({"mtp_fr_map": value})
+    assert caught.value.field == "mtp_fr_map"
+
+
+@pytest.mark.parametrize("architecture", FR_ARCHITECTURES)
+def test_architectures_whose_graph_takes_a_part_of_the_head(architecture):
+    MtpConfig(fr_vocab_size=8_192, fr_map=Path("map.gguf")).require_supported(architecture)
+    assert architecture in LAYOUTS
+
+
 @pytest.mark.parametrize(
-    ("architecture", "reason"),
+    ("options", "name", "value"),
     [
-        ("glm4moe", "is not implemented for GGUF architecture 'glm4moe', only for qwen35"),
-        ("qwen35", "the pinned llama.cpp cannot run yet"),
+        ({"fr_vocab_size": 8_192}, "spec_mtp_fr_vocab_size", "8192"),
+        ({"fr_map": Path("map.gguf")}, "spec_mtp_fr_map", "map.gguf"),
     ],
 )
-def test_reduced_vocabulary_is_refused_by_name(architecture, reason):
-    with pytest.raises(UnsupportedStrategyError, match=reason) as caught:
-        MtpConfig(fr_vocab_size=8_192).require_supported(architecture)
-    assert "`spec_mtp_fr_vocab_size`" in str(caught.value)
-    assert "leave `spec_mtp_fr_vocab_size` unset" in caught.value.hint
+@pytest.mark.parametrize("architecture", sorted(set(LAYOUTS) - set(FR_ARCHITECTURES)) + ["qwen3", ""])
+def test_other_architectures_are_refused_by_name(architecture, options, name, value):
+    with pytest.raises(UnsupportedStrategyError, match=f"`{name}` is not implemented for .*'{architecture}'") as caught:
+        MtpConfig(**options).require_supported(architecture)
+    assert f"the value was {value}" in str(caught.value)
+    assert f"leave `{name}` unset" in caught.value.hint

@@ -1,5 +1,7 @@
 """What the plugin registers, and what its factory refuses before it opens anything."""
 
+from pathlib import Path
+
 import pytest
 
 from power_core.artifacts import scan_header
@@ -47,13 +49,12 @@ def test_strategy():
     assert isinstance(SPEC, StrategySpec)
     assert (SPEC.name, SPEC.aliases) == ("mtp", BUILT_IN_ALIASES["mtp"])
     assert (SPEC.default_draft_max_tokens, SPEC.uses_draft_file, SPEC.model_backed) == (3, False, True)
-    assert SPEC.options == ("mtp_fr_vocab_size",)
+    assert SPEC.options == ("mtp_fr_vocab_size", "mtp_fr_map")
     assert SPEC.needs(None, None) == TargetNeeds(nextn_weights=True, taps=TapRequest(nextn=True))
 
 
 def test_validator():
-    (validator,) = plugin.power_artifact_validators()
-    assert validator.kind == "mtp"
+    assert [validator.kind for validator in plugin.power_artifact_validators()] == ["mtp", "fr-map"]
 
 
 def test_refusal_names_architecture_and_blocks(headers):
@@ -79,8 +80,9 @@ def test_factory_refuses_another_major_api(headers):
 @pytest.mark.parametrize(
     ("options", "error"),
     [
-        ({"mtp_fr_vocab_size": 8_192}, UnsupportedStrategyError),
-        ({"mtp_fr_vocab_size": 12}, ConfigError),
+        ({"mtp_fr_vocab_size": 8_192}, UnsupportedStrategyError),  # of the target, which is no native one
+        ({"mtp_fr_vocab_size": 0}, ConfigError),
+        ({"mtp_fr_map": Path("absent.gguf")}, UnsupportedStrategyError),
         ({"other": 1}, ConfigError),
     ],
 )

@@ -61,6 +61,7 @@ def tensors():
             yield f"blk.{block}.nextn.eh_proj", (2 * HIDDEN, HIDDEN)
             yield f"blk.{block}.nextn.enorm", (HIDDEN,)
             yield f"blk.{block}.nextn.hnorm", (HIDDEN,)
+    yield f"blk.{BLOCKS - 1}.nextn.shared_head_head", (HIDDEN, VOCABULARY_TOKENS)
 
 
 @pytest.fixture(scope="module")
@@ -130,6 +131,23 @@ def test_a_chain_is_no_longer_than_there_are_heads(bench):
     whole = list(one.propose(anchor, limit=4).tokens)
     assert len(whole) == MTP_BLOCKS
     assert list(one.propose(anchor, limit=2).tokens) == whole[:2]
+
+
+@pytest.mark.parametrize("head", [{"head_rows": 50}, {"head_tokens": [*range(49, 0, -1), 0]}], ids=["first", "named"])
+def test_each_head_has_fewer_rows(bench, head):
+    """Two heads share the model's matrix, the last one has its own."""
+    one = bench()
+    states = one.evaluate(PROMPT).taps.nextn
+    for block in range(MTP_BLOCKS):
+        logits = []
+        for rows in ({}, head):
+            context = one.model.open_nextn_context(one.target, threads=1, **rows)
+            context.set_nextn_head(block)
+            context.evaluate_inputs(tokens=PROMPT, states=states, start_pos=0, logits="last")
+            logits.append(context.logits(len(PROMPT) - 1).copy())
+            context.close()
+        assert np.array_equal(logits[1][:50], logits[0][:50])
+        assert np.all(logits[1][50:] == -np.inf)
 
 
 @pytest.mark.parametrize("accepted", [[0] * 4, [3] * 4, [2, 0, 3, 1]], ids=["zero", "full", "mixed"])

@@ -89,6 +89,11 @@ class GraphDrafter:
         """Nanoseconds inside the backend's compute so far."""
         return self._graph.compute_ns
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What the graph says of itself for the report, as plain values; nothing where it has no ``facts``."""
+        return dict(getattr(self._graph, "facts", {}))
+
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
         if self._closed:
             raise _misuse("begin", "closed", "the drafter is closed", "open a new one")

@@ -92,6 +92,8 @@ def open_session(
             guarantor = _new_guarantor(settings, backend, choice.target, plan, target)
             plan = guaranteed_plan(plan, guarantor)
         shown = shown_settings(settings, choice.header, plan, context, model.info.devices)
+        if facts := getattr(drafter, "facts", {}):
+            shown["drafter"] = dict(facts)
         return Session(
             settings=settings,
             plan=attrs.evolve(plan, draft=choice.record, load_ns=time.perf_counter_ns() - started_ns, shown=shown),
@@ -284,7 +286,7 @@ def _ask(spec: StrategySpec, what: str, call: Callable[[], Answer]) -> Answer:
 
 
 def _merge(settings: SessionSettings, changes: dict[str, Any]) -> SessionSettings:
-    for name in ("model", "draft"):
+    for name in ("model", "draft", "mtp_fr_map"):
         if isinstance(changes.get(name), str):
             changes[name] = Path(changes[name])
     return attrs.evolve(settings, **changes) if changes else settings

@@ -256,7 +256,7 @@ def strategy_options(settings: SessionSettings, resolved: ResolvedStrategy) -> d
 
 
 def _strategy_settings(settings: SessionSettings) -> dict[str, Any]:
-    return {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size}
+    return {"mtp_fr_vocab_size": settings.mtp_fr_vocab_size, "mtp_fr_map": settings.mtp_fr_map}
 
 
 def note_missing_gpu(settings: SessionSettings, info: ModelInfo, events: list[dict[str, Any]]) -> None:

@@ -29,7 +29,7 @@ _RANGES: dict[str, tuple[int, int]] = {
     "threads": (0, 1024),
     "threads_batch": (0, 1024),
     "gpu_layers": (-1, 10_000),
-    "mtp_fr_vocab_size": (1_024, 1_048_576),
+    "mtp_fr_vocab_size": (1, 1_048_576),
 }
 _CHOICES: dict[str, tuple[str, ...]] = {
     "scheduler": ("fixed", "adaptive", "goodput"),
@@ -74,7 +74,9 @@ class SessionSettings:
         device_sampling: ``on`` lets the device choose greedily, for the target and where possible for the draft, so
             that no logits cross to the host; not with ``guarded`` arithmetic, which reads them.
         flash_attention: ``auto`` is on wherever exact arithmetic needs it.
-        mtp_fr_vocab_size: Rows of the frequency-reduced MTP head.
+        mtp_fr_vocab_size: Rows of a frequency-reduced MTP head: the first token ids, or the first of ``mtp_fr_map``; None
+            takes all. Other tokens are never drafted; the target still chooses among all.
+        mtp_fr_map: File that ranks the tokens of a frequency-reduced MTP head; None is the order of their ids.
     """
 
     model: Path | None = None
@@ -101,6 +103,7 @@ class SessionSettings:
     device_sampling: Literal["on", "off"] = "off"
     flash_attention: Literal["on", "off", "auto"] = "auto"
     mtp_fr_vocab_size: int | None = None
+    mtp_fr_map: Path | None = None
 
     def __attrs_post_init__(self) -> None:
         self._check_each()
@@ -109,7 +112,7 @@ class SessionSettings:
     def _check_each(self) -> None:
         if not isinstance(self.spec, str):
             raise out_of_range("spec", self.spec, "a strategy's name")
-        for field in ("model", "draft"):
+        for field in ("model", "draft", "mtp_fr_map"):
             if not isinstance(getattr(self, field), Path | None):
                 raise out_of_range(field, getattr(self, field), "a pathlib.Path")
         for field, (low, high) in _RANGES.items():

@@ -12,7 +12,8 @@ at most as long as there are heads. What a chain wrote is dropped again; only co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -25,6 +26,7 @@ from power_core.plugins.types import DrafterContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_mtp.artifact import MtpValidator
 from power_mtp.config import STRATEGY, MtpConfig
+from power_mtp.draft_head import choose_head
 from power_native import NativeContext, NextnChain, native_target
 
 API_MAJOR = 1
@@ -54,15 +56,25 @@ class MtpGraph:
         heads: Number of heads, at least 1.
         n_embd: Width of a state row.
         max_tokens: Most drafts of one chain.
+        facts: What a report says about the heads.
     """
 
-    def __init__(self, chain: NextnChain, *, heads: int, n_embd: int, max_tokens: int) -> None:
+    def __init__(
+        self,
+        chain: NextnChain,
+        *,
+        heads: int,
+        n_embd: int,
+        max_tokens: int,
+        facts: Mapping[str, Any] | None = None,
+    ) -> None:
         self._chain = chain
         self._context: NativeContext = chain.context
         self._heads = heads
         self._n_embd = n_embd
         self.max_tokens = min(max_tokens, heads) if heads > 1 else max_tokens
         self._states: dict[SeqId, HeadState] = {}
+        self.facts = dict(facts or {})
 
     def clear(self, seq_id: SeqId) -> None:
         """Forget the sequence: empty memory, zeros as the pending row."""
@@ -163,7 +175,8 @@ def open_graph(context: DrafterContext) -> MtpGraph:
         PluginVersionError: the core speaks another major API version.
         UnsupportedStrategyError: another backend, or an option that the library cannot serve.
         ConfigError: an option is unknown or out of range.
-        ArtifactError: the heads in the file break their contract, or the library loaded something else.
+        ArtifactError: the heads in the file break their contract, the library loaded something else, or the file that
+            ranks the tokens is not for this target.
     """
     context.require_api(API_MAJOR, "power-mtp")
     header = merge_shards(context.target_header)
@@ -180,5 +193,14 @@ def open_graph(context: DrafterContext) -> MtpGraph:
             actual=heads,
             hint="load the target with `load_nextn`, from the file that was checked",
         )
-    chain = NextnChain(model.open_nextn_context(target, threads=context.threads), max_tokens=context.draft_max_tokens)
-    return MtpGraph(chain, heads=heads, n_embd=model.info.n_embd, max_tokens=context.draft_max_tokens)
+    head = choose_head(config, header)
+    heads_context = model.open_nextn_context(
+        target, threads=context.threads, head_rows=head.first_rows, head_tokens=head.tokens
+    )
+    return MtpGraph(
+        NextnChain(heads_context, max_tokens=context.draft_max_tokens),
+        heads=heads,
+        n_embd=model.info.n_embd,
+        max_tokens=context.draft_max_tokens,
+        facts=head.facts(heads_context.head_bytes),
+    )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from power_core.plugins import DrafterContext, PluginInfo, StrategySpec, TargetNeeds, hookimpl
-from power_mtp.config import DEFAULT_DRAFT_MAX_TOKENS, FR_OPTION, STRATEGY
+from power_mtp.config import DEFAULT_DRAFT_MAX_TOKENS, OPTIONS, STRATEGY
 
 if TYPE_CHECKING:
     from power_core.artifacts.gguf import GgufHeader
@@ -33,16 +33,18 @@ def power_strategies() -> Iterator[StrategySpec]:
         needs=_needs,
         create_drafter=_create_drafter,
         most_drafts=_most_drafts,
-        options=(FR_OPTION,),
+        options=OPTIONS,
     )
 
 
 @hookimpl
 def power_artifact_validators() -> Iterator[ArtifactValidator]:
-    """Register the validator."""
+    """Register the validators."""
     from power_mtp.artifact import MtpValidator
+    from power_mtp.fr_map import FrMapValidator
 
     yield MtpValidator()
+    yield FrMapValidator()
 
 
 def _refuse(target_header: GgufHeader, draft_header: GgufHeader | None) -> str | None:

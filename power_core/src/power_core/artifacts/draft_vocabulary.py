@@ -24,7 +24,8 @@ def check_draft_vocabulary(header: GgufHeader, sizes: BlockSizes, checks: CheckL
     """Check that every row of the draft's own output matrix stands for one token. Reads the values of ``d2t``."""
     head, mapping = header.tensors.get(HEAD), header.tensors.get(MAPPING)
     if mapping is not None:
-        _check_mapping(header, mapping, sizes, checks)
+        if mapping.type_name in MAPPING_TYPES:
+            read_token_ids(header, mapping, sizes.vocabulary, checks)
         checks.add(
             "d2t_head",
             head is not None,
@@ -42,28 +43,33 @@ def check_draft_vocabulary(header: GgufHeader, sizes: BlockSizes, checks: CheckL
         )
 
 
-def _check_mapping(header: GgufHeader, mapping: TensorInfo, sizes: BlockSizes, checks: CheckList) -> None:
+def read_token_ids(
+    header: GgufHeader, mapping: TensorInfo, vocabulary: int, checks: CheckList
+) -> NDArray[np.int64] | None:
+    """Read a tensor of type I64 that gives every row its token; checks length, range and that no token occurs twice.
+
+    Returns:
+        The ids, right or wrong, or None when there are too many or they cannot be read.
+    """
     length = mapping.shape[0]
     usable = checks.add(
         "d2t_length",
-        len(mapping.shape) == 1 and length <= sizes.vocabulary,
-        f"'{MAPPING}' has shape {mapping.shape}, for {sizes.vocabulary} tokens",
-        expected=f"1 to {sizes.vocabulary} values",
+        len(mapping.shape) == 1 and length <= vocabulary,
+        f"'{MAPPING}' has shape {mapping.shape}, for {vocabulary} tokens",
+        expected=f"1 to {vocabulary} values",
         actual=mapping.shape,
     )
-    if not usable or mapping.type_name not in MAPPING_TYPES:
-        return
-    ids = _read_ids(header, mapping, checks)
+    ids = _read_ids(header, mapping, checks) if usable else None
     if ids is None:
-        return
-    hint = _OFFSETS if _look_like_offsets(ids, sizes.vocabulary) else ""
-    outside = np.flatnonzero((ids < 0) | (ids >= sizes.vocabulary))
+        return None
+    hint = _OFFSETS if _look_like_offsets(ids, vocabulary) else ""
+    outside = np.flatnonzero((ids < 0) | (ids >= vocabulary))
     first = f"row {outside[0]} stands for {ids[outside[0]]}" if outside.size else "every row stands for a token"
     checks.add(
         "d2t_range",
         outside.size == 0,
-        f"'{MAPPING}': {first}, of {sizes.vocabulary} tokens{hint if outside.size else ''}",
-        expected=f"0 to {sizes.vocabulary - 1}",
+        f"'{MAPPING}': {first}, of {vocabulary} tokens{hint if outside.size else ''}",
+        expected=f"0 to {vocabulary - 1}",
         actual=int(ids[outside[0]]) if outside.size else None,
     )
     repeated = count_repeated(ids)
@@ -74,6 +80,7 @@ def _check_mapping(header: GgufHeader, mapping: TensorInfo, sizes: BlockSizes, c
         expected="different ids",
         actual=repeated,
     )
+    return ids
 
 
 def _read_ids(header: GgufHeader, mapping: TensorInfo, checks: CheckList) -> NDArray[np.int64] | None:

@@ -190,6 +190,7 @@ def _plain_settings(base: SessionSettings) -> SessionSettings:
         draft_p_min=0.0,
         scheduler="fixed",
         mtp_fr_vocab_size=None,
+        mtp_fr_map=None,
     )
 
 

@@ -32,6 +32,8 @@ def format_report(result: GenerationResult) -> str:
         rows.append(("decided again", f"{report.guarded_rows} near-ties ({report.guard_calls} target calls)"))
     if report.decisions:
         rows.append(("scheduler", _scheduling(report)))
+    if facts := report.settings.get("drafter"):
+        rows.append(("drafter", ", ".join(f"{name} {value}" for name, value in facts.items())))
     if report.draft is not None:
         rows += _draft_rows(report.draft)
     lines = [f"{name:<24}{value}" for name, value in rows]

@@ -208,7 +208,18 @@ SETTINGS: tuple[Setting, ...] = (
         "What decides the number of drafts per round: always K, what was accepted, or the best measured rate.",
     ),
     _session(
-        "mtp_fr_vocab_size", WHOLE, "Rows of the frequency-reduced MTP head.", key="spec_mtp_fr_vocab_size", unset="off"
+        "mtp_fr_vocab_size",
+        WHOLE,
+        "MTP drafts only the first so many tokens: by id, or by the map's rank.",
+        key="spec_mtp_fr_vocab_size",
+        unset="all",
+    ),
+    _session(
+        "mtp_fr_map",
+        FILE,
+        "File of `power-fr-map` that ranks the tokens that MTP drafts.",
+        key="spec_mtp_fr_map",
+        unset="order of the token ids",
     ),
     _session(
         "arithmetic",
