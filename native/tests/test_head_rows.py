@@ -1,4 +1,4 @@
-"""Prediction heads of fewer rows: the logits of the whole head for the tokens that have a row, minus infinity elsewhere."""
+"""Prediction heads of fewer rows: the whole head's logits for the tokens that have a row, minus infinity elsewhere."""
 
 import ctypes
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from power_core.errors import ConfigError, NativeCallError
-from power_core.target import ModelSettings
+from power_core.target import ContextSettings, ModelSettings
 from power_core.testing.models import build_tiny_target
 from power_core.tokens import SequenceRows, TapRequest
-from power_core.target import ContextSettings
 from power_native import NativeModel, NextnChain, _raw
 
 pytestmark = pytest.mark.native

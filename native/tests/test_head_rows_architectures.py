@@ -99,7 +99,9 @@ def head_logits(target, **head):
 
 
 @pytest.mark.parametrize(
-    ("head", "present"), [({"head_rows": 100}, list(range(100))), ({"head_tokens": NAMED}, NAMED)], ids=["first", "named"]
+    ("head", "present"),
+    [({"head_rows": 100}, list(range(100))), ({"head_tokens": NAMED}, NAMED)],
+    ids=["first", "named"],
 )
 def test_rows_are_those_of_the_whole_head(target, head, present):
     whole, few = head_logits(target), head_logits(target, **head)

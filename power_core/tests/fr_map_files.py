@@ -95,7 +95,12 @@ def _cases() -> Iterator[ArtifactCase]:
     broken: tuple[tuple[str, str, str, dict[str, object]], ...] = (
         ("no-mapping-key", "a key is missing", "key", {"without": "mapping"}),
         ("no-digest-key", "the digest is missing", "key", {"without": "d2t_sha256"}),
-        ("count-of-another-type", "a count is stored as another type", "key", {"types": {"corpus_tokens": ValueType.INT64}}),
+        (
+            "count-of-another-type",
+            "a count is stored as another type",
+            "key",
+            {"types": {"corpus_tokens": ValueType.INT64}},
+        ),
         ("of-another-mapping", "another way to order", "mapping", {"mapping": "alphabetical"}),
         ("without-ids", "no tensor of ids", "d2t", {"tensor": "t2d"}),
         ("with-short-ids", "ids of 32 bits", "d2t", {"type_id": I32, "shape": (8,)}),
@@ -122,10 +127,18 @@ def _cases() -> Iterator[ArtifactCase]:
         check_id="fr-map.target",
     )
     yield ArtifactCase(
-        name="map-cut", fault="cut off", attempt=_attempt(missing_bytes=8), code="artifact.format", check_id="gguf.truncated"
+        name="map-cut",
+        fault="cut off",
+        attempt=_attempt(missing_bytes=8),
+        code="artifact.format",
+        check_id="gguf.truncated",
     )
     yield ArtifactCase(
-        name="map-as-text", fault="a list in a text file", attempt=_text_file, code="artifact.format", check_id="gguf.magic"
+        name="map-as-text",
+        fault="a list in a text file",
+        attempt=_text_file,
+        code="artifact.format",
+        check_id="gguf.magic",
     )
 
 

@@ -74,6 +74,12 @@ def test_the_report_shows_what_a_guarantee_rests_on(run: Run, monkeypatch: pytes
     assert "decided again           3 near-ties (7 target calls)" in lines
 
 
+def test_the_report_shows_what_a_drafter_says_of_itself(run: Run, monkeypatch: pytest.MonkeyPatch):
+    report = FakeSession().install(monkeypatch).generation.report
+    report.settings["drafter"] = {"fr_rows": 64, "fr_order": "token\nid"}
+    assert "drafter                 fr_rows 64, fr_order token id" in run("generate", "--prompt", "Hi").err_lines
+
+
 def test_the_report_sums_up_what_a_scheduler_decided(run: Run, monkeypatch: pytest.MonkeyPatch):
     report = FakeSession().install(monkeypatch).generation.report
     report.settings["scheduler"] = "goodput"

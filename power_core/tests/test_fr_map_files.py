@@ -17,7 +17,9 @@ def test_a_broken_map_is_refused(case, tmp_path):
     assert error.hint
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.code == "artifact.contract"], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.code == "artifact.contract"], ids=lambda case: case.name
+)
 def test_the_validator_finds_the_same_fault_without_the_target(case, tmp_path):
     error_of(case, tmp_path)
     report = FrMapValidator().validate(scan_header(tmp_path / "map.gguf"))

@@ -66,6 +66,13 @@ def test_protocols():
         assert list(ours) == list(inspect.signature(getattr(Drafter, name)).parameters)
 
 
+def test_facts_of_the_graph_are_those_of_the_drafter():
+    drafter, graph = begun()
+    assert drafter.facts == {}
+    graph.facts = {"rows": 64}
+    assert drafter.facts == {"rows": 64}
+
+
 def test_rows_reach_the_graph_and_no_rows_do_not():
     drafter, graph = begun(prompt=(1, 2))
     graph.feed = None

@@ -38,7 +38,7 @@ def test_unknown_option_is_refused():
 
 @pytest.mark.parametrize("value", ["map.gguf", 7, b"map.gguf"])
 def test_a_map_is_a_path(value):
-    with pytest.raises(ConfigError, match="`spec_mtp_fr_map` is .*, expected a pathlib.Path") as caught:
+    with pytest.raises(ConfigError, match=r"`spec_mtp_fr_map` is .*, expected a pathlib\.Path") as caught:
         MtpConfig.from_options({"mtp_fr_map": value})
     assert caught.value.field == "mtp_fr_map"
 
@@ -56,7 +56,7 @@ def test_architectures_whose_graph_takes_a_part_of_the_head(architecture):
         ({"fr_map": Path("map.gguf")}, "spec_mtp_fr_map", "map.gguf"),
     ],
 )
-@pytest.mark.parametrize("architecture", sorted(set(LAYOUTS) - set(FR_ARCHITECTURES)) + ["qwen3", ""])
+@pytest.mark.parametrize("architecture", [*sorted(set(LAYOUTS) - set(FR_ARCHITECTURES)), "qwen3", ""])
 def test_other_architectures_are_refused_by_name(architecture, options, name, value):
     with pytest.raises(UnsupportedStrategyError, match=f"`{name}` is not implemented for .*'{architecture}'") as caught:
         MtpConfig(**options).require_supported(architecture)

@@ -34,7 +34,9 @@ def test_ranks_are_the_most_frequent_ones_with_the_end_tokens(counts, data):
         return
     rows = data.draw(st.integers(max(1, len(always)), occurring))
     ranked = rank_tokens(counts, rows, always).tolist()
-    by_rule = sorted((token for token in range(counts.size) if counts[token]), key=lambda token: (-counts[token], token))
+    by_rule = sorted(
+        (token for token in range(counts.size) if counts[token]), key=lambda token: (-counts[token], token)
+    )
     missing = always - set(by_rule[:rows])
     kept = [token for token in by_rule[:rows] if token not in always]
     replaced = kept[len(kept) - len(missing) :]

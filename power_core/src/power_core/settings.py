@@ -74,8 +74,8 @@ class SessionSettings:
         device_sampling: ``on`` lets the device choose greedily, for the target and where possible for the draft, so
             that no logits cross to the host; not with ``guarded`` arithmetic, which reads them.
         flash_attention: ``auto`` is on wherever exact arithmetic needs it.
-        mtp_fr_vocab_size: Rows of a frequency-reduced MTP head: the first token ids, or the first of ``mtp_fr_map``; None
-            takes all. Other tokens are never drafted; the target still chooses among all.
+        mtp_fr_vocab_size: Rows of a frequency-reduced MTP head: the first token ids, or the first of ``mtp_fr_map``;
+            None takes all. Other tokens are never drafted; the target still chooses among all.
         mtp_fr_map: File that ranks the tokens of a frequency-reduced MTP head; None is the order of their ids.
     """
 

@@ -40,13 +40,14 @@ class DraftHead:
         """Return what a report says; nothing about a whole head. ``confidence`` names what probabilities are over."""
         if self.fr_map is None and self.first_rows == 0:
             return {}
+        ranked = {} if self.fr_map is None else {"fr_d2t_sha256": self.fr_map.d2t_sha256}
         return {
             "fr_rows": self.rows,
             "fr_of_tokens": self.vocabulary_tokens,
-            "fr_order": "token id" if self.fr_map is None else "ranked",
-            "fr_d2t_sha256": None if self.fr_map is None else self.fr_map.d2t_sha256,
+            "fr_order": "ranked" if ranked else "token id",
             "fr_head_bytes": head_bytes,
             "confidence": f"over {self.rows} tokens",
+            **ranked,
         }
 
 

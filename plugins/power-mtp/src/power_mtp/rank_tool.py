@@ -55,7 +55,7 @@ def build_fr_map(model: Path, corpus: Sequence[Path], rows: int | None) -> tuple
     fr_map = FrMap(
         token_ids=token_ids,
         vocabulary_tokens=n_vocab,
-        tokenizer_fingerprint=tokenizer_fingerprint(header) or "",
+        tokenizer_fingerprint=str(tokenizer_fingerprint(header)),
         corpus_sha256=count.sha256,
         corpus_tokens=count.tokens,
         covered_tokens=count.covered(token_ids),

@@ -17,7 +17,7 @@ from power_core.errors import BenchError, Cancelled
 from power_core.report import GenerationResult
 from power_core.strategies import OFF
 
-OWN_SETTINGS = ("draft_max", "scheduler", "snapshots", "verify_rows", "verify_shape")
+OWN_SETTINGS = ("draft_max", "drafter", "scheduler", "snapshots", "verify_rows", "verify_shape")
 """What belongs to a way of drafting; everything else has to be in force alike in every session."""
 
 TOLERANCE = 1e-9

@@ -33,7 +33,7 @@ def format_report(result: GenerationResult) -> str:
     if report.decisions:
         rows.append(("scheduler", _scheduling(report)))
     if facts := report.settings.get("drafter"):
-        rows.append(("drafter", ", ".join(f"{name} {value}" for name, value in facts.items())))
+        rows.append(("drafter", fold_line(", ".join(f"{name} {value}" for name, value in facts.items()))))
     if report.draft is not None:
         rows += _draft_rows(report.draft)
     lines = [f"{name:<24}{value}" for name, value in rows]
