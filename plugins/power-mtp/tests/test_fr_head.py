@@ -101,6 +101,17 @@ def test_every_acceptance_leaves_the_output(targets, truths, forced):
     assert run.differing == ()
 
 
+@pytest.mark.parametrize("name", TARGETS)
+def test_sampled_output_equals_plain_decoding(targets, truths, rank, name):
+    ranked = head("ranked", 64, name, targets, truths, rank)
+    outputs = []
+    for settings in ({"spec": "off", **COMMON}, {**SPEC, **ranked}, {**SPEC, "mtp_fr_vocab_size": 64}):
+        with open_session(model=targets[name], **settings) as session:
+            outputs.append(session.generate("def main(", max_tokens=TOKENS, temperature=0.8, seed=7).result().tokens)
+    assert outputs[1] == outputs[0]
+    assert outputs[2] == outputs[0]
+
+
 def test_nothing_is_accepted_when_every_right_token_lies_outside(targets, truths, rank):
     used = {token for tokens in truths["zoo"].values() for token in tokens}
     outside = rank("zoo", [token for token in range(vocabulary(targets["zoo"])) if token not in used])

@@ -129,7 +129,7 @@ def test_the_tool_writes_what_a_session_reads(target, texts, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "rows", "words"),
     [
-        (b"", "5", "the text holds no token"),
+        (b"", "5", "the files hold no token"),
         (b"one two", "500", "`rows` is 500, expected from"),
         (b"\xff\xfe", "5", "cannot be counted: no UTF-8"),
         (None, "5", "cannot be counted: No such file"),

@@ -21,10 +21,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Build a map and print how much of the text it covers; 2 for the user's mistakes, 1 for other errors."""
     options = _parser().parse_args(arguments)
     try:
+        if not options.force:
+            _require_new(options.out)
         fr_map, corpus = build_fr_map(options.model, options.corpus, options.rows)
-        _write(options.out, fr_map, force=options.force)
+        _write(options.out, fr_map)
     except PowerError as error:
-        print(f"error[{error.code}]: {error}\nhint: {error.hint}", file=sys.stderr)
+        print(f"error[{error.code}]: {error}" + (f"\nhint: {error.hint}" if error.hint else ""), file=sys.stderr)
         return EXIT_USAGE if error.user_mistake else EXIT_ERROR
     print("\n".join(_lines(options.out, fr_map, corpus)))
     return EXIT_OK
@@ -48,7 +50,13 @@ def build_fr_map(model: Path, corpus: Sequence[Path], rows: int | None) -> tuple
         n_vocab = target.info.n_vocab
         count = count_corpus(corpus, target.vocabulary, n_vocab)
         if count.tokens == 0:
-            raise ConfigError("the text holds no token", field="corpus", value=list(map(str, corpus)), allowed="text")
+            raise ConfigError(
+                "the files hold no token",
+                field="corpus",
+                value=[str(path) for path in corpus],
+                allowed="text files that are not empty",
+                hint="give text of the kind that will be generated",
+            )
         token_ids = rank_tokens(count.counts, rows, end_tokens(target.vocabulary, n_vocab))
     finally:
         target.close()
@@ -73,11 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _write(path: Path, fr_map: FrMap, *, force: bool) -> None:
-    if path.exists() and not force:
+def _require_new(path: Path) -> None:
+    if path.exists():
         raise ConfigError(
             f"{path} exists", field="out", value=str(path), allowed="a new file", hint="use `--force` to replace it"
         )
+
+
+def _write(path: Path, fr_map: FrMap) -> None:
     try:
         write_fr_map(path, fr_map)
     except OSError as error:
