@@ -98,6 +98,9 @@ void check_head_rows(const power_model * model, const power_context_params & par
     }
     for (int32_t block = 0; block < llama_model_n_layer_nextn(model->llama); ++block) {
         const ggml_tensor * whole = head_of_block(*model->llama, block);
+        if (whole == nullptr) {
+            fail(POWER_UNSUPPORTED, "the model has no output matrix");
+        }
         if (whole->extra != nullptr) {  // what a backend keeps beside a tensor whose rows it stores in its own way
             fail(POWER_UNSUPPORTED, "rows cannot be taken out of tensor '%s', which was repacked into %s", whole->name,
                  ggml_backend_buffer_name(whole->buffer));
