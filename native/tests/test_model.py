@@ -140,6 +140,16 @@ def test_fast_arithmetic_may_have_flash_attention_off(model_paths):
         context.evaluate([SequenceRows(start_pos=0, tokens=[1, 2])], kernels="decode")
 
 
+def test_the_head_has_attention_of_its_own(model_paths):
+    settings = ModelSettings(path=model_paths["hybrid"], arithmetic="fast", load_nextn=True)
+    with NativeModel.open(settings) as loaded:
+        target = loaded.open_context(ContextSettings(ctx_tokens=64, batch_rows=16, taps=TapRequest(nextn=True)))
+        assert loaded.open_nextn_context(target, kv_type="f32", flash_attention="off").flash_attention is False
+        with pytest.raises(ConfigError) as caught:
+            loaded.open_nextn_context(target, kv_type="q8_0", flash_attention="off")
+        assert caught.value.field == "kv_type"
+
+
 def test_exact_arithmetic_has_flash_attention_on(open_context):
     assert open_context().flash_attention is True
 

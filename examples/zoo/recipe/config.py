@@ -26,18 +26,16 @@ class TextPlan:
 
 @attrs.frozen(kw_only=True)
 class CheckPlan:
-    """How much is compared: lines to tokenize, tokens of text for logits, contexts for drafts, and what may differ.
+    """How much is compared: lines to tokenize, tokens of text for logits, contexts for drafts.
 
     Attributes:
-        most_logit_difference: Largest difference, as a share of the largest logit.
-        most_different_drafts: Share of contexts whose drafts may differ; best two logits can be as good as equal.
+        most_difference: Most by which a logit or a draft's score may differ where both compute the same function.
     """
 
     lines: int
     logit_tokens: int
     draft_contexts: int
-    most_logit_difference: float = 1e-3
-    most_different_drafts: float = 0.05
+    most_difference: float = 1e-3
 
 
 @attrs.frozen(kw_only=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+
+import attrs
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
@@ -13,6 +16,28 @@ POSITION_DECAY_ROWS = 4.0
 DSPARK_CROSS_ENTROPY = 0.1
 DSPARK_DISTANCE = 0.9
 SELECTOR_UNARY = 0.5
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ScoredDraft:
+    """A draft and how it was chosen.
+
+    Attributes:
+        token: The token with the largest score.
+        scores: Scores of all tokens; those that were no candidates have -inf.
+        margin: By how much the choice was won; with candidates also, by how much the last of them became one.
+    """
+
+    token: int
+    scores: Tensor
+    margin: float
+
+
+def scored_draft(scores: Tensor, candidate_margin: float = math.inf) -> ScoredDraft:
+    """Choose the largest of ``[vocabulary]`` scores."""
+    best = scores.topk(2)
+    margin = min(float(best.values[0] - best.values[1]), candidate_margin)
+    return ScoredDraft(token=int(best.indices[0]), scores=scores, margin=margin)
 
 
 class MarkovHead(nn.Module):
@@ -85,22 +110,32 @@ class BlockDrafter(nn.Module):
         return {"loss": loss + sum(extra.values()), **extra, **right_shares(logits, wanted)}
 
     @torch.no_grad()
-    def draft(self, features: Tensor, tokens: Tensor, anchors: Tensor, drafts: int) -> Tensor:
-        """Return what the drafter proposes, ``[batch, blocks, drafts]``."""
-        rows = self.draft_rows(features, tokens, anchors, drafts)
+    def draft(self, features: Tensor, tokens: Tensor, anchor: int, drafts: int) -> list[ScoredDraft]:
+        """Return what the drafter proposes after the token at ``anchor`` of one text, draft by draft.
+
+        Args:
+            features: As in ``Backbone.forward``, of one text.
+            tokens: ``[1, rows]``.
+            anchor: Position of the last committed token.
+            drafts: Number of drafts.
+        """
+        anchors = torch.tensor([anchor])
+        rows = self.draft_rows(features, tokens, anchors, drafts)[0, 0]
         logits = functional.linear(rows, self.head)
-        before, chosen = tokens[:, anchors], []
+        before, chosen = tokens[0, anchor], []
         for index in range(drafts):
-            scores = logits[:, :, index]
-            if self.markov is not None:
-                scores = scores + self.markov.shift(before)
-            elif self.selector is not None:
-                best = scores.topk(self.shape.selector_width).indices
-                allowed = torch.full_like(scores, -torch.inf).scatter(-1, best, 0.0)
-                scores = scores + self.selector(rows[:, :, index], before) + allowed
-            before = scores.argmax(-1)
-            chosen.append(before)
-        return torch.stack(chosen, dim=-1)
+            chosen.append(self._choose(rows[index], logits[index], before))
+            before = torch.tensor(chosen[-1].token)
+        return chosen
+
+    def _choose(self, row: Tensor, logits: Tensor, before: Tensor) -> ScoredDraft:
+        if self.markov is not None:
+            return scored_draft(logits + self.markov.shift(before))
+        if self.selector is None:
+            return scored_draft(logits)
+        best = logits.topk(self.shape.selector_width + 1)
+        allowed = torch.full_like(logits, -torch.inf).scatter(-1, best.indices[:-1], 0.0)
+        return scored_draft(logits + self.selector(row, before) + allowed, float(best.values[-2] - best.values[-1]))
 
 
 def cross_entropy(logits: Tensor, wanted: Tensor) -> Tensor:

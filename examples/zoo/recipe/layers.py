@@ -64,14 +64,12 @@ def join_heads(heads: Tensor) -> Tensor:
 class GatedAttention(nn.Module):
     """Causal attention whose output is gated by its input; keys and values are shared by groups of heads.
 
-    The query projection yields, head by head, the query and the gate. With ``half_cache`` set, whole texts are computed
-    as the library does it, with keys and values in float16.
+    The query projection yields, head by head, the query and the gate.
     """
 
     def __init__(self, hidden: int, *, heads: int, key_heads: int, width: int, rotated: int, base: float) -> None:
         super().__init__()
         self.width, self.rotated, self.base = width, rotated, base
-        self.half_cache = False
         self.query = nn.Linear(hidden, 2 * heads * width, bias=False)
         self.key = nn.Linear(hidden, key_heads * width, bias=False)
         self.value = nn.Linear(hidden, key_heads * width, bias=False)
@@ -93,18 +91,6 @@ class GatedAttention(nn.Module):
         value = split_heads(self.value(rows), self.width)
         if past is not None:
             key, value = torch.cat([past[0], key], dim=2), torch.cat([past[1], value], dim=2)
-        attend = half_attention if self.half_cache else functional.scaled_dot_product_attention
+        attend = functional.scaled_dot_product_attention
         mixed = attend(query, key, value, is_causal=past is None, enable_gqa=True)
         return self.output(join_heads(mixed * gate.sigmoid())), (key, value)
-
-
-def half_attention(query: Tensor, key: Tensor, value: Tensor, *, is_causal: bool, enable_gqa: bool) -> Tensor:
-    """Attend causally with every operand rounded to float16, as the library's plain attention rounds them."""
-    assert is_causal
-    assert enable_gqa
-    shared = query.shape[1] // key.shape[1]
-    query, key, value = (part.half().float() for part in (query, key, value))
-    key, value = key.repeat_interleave(shared, dim=1), value.repeat_interleave(shared, dim=1)
-    scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
-    hidden = torch.ones_like(scores[0, 0], dtype=torch.bool).triu(1)
-    return scores.masked_fill(hidden, -torch.inf).softmax(-1).half().float() @ value

@@ -6,6 +6,7 @@ import ctypes
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import attrs
 
@@ -120,6 +121,8 @@ class NativeModel(SharedHandle):
         threads: int = 0,
         head_rows: int = 0,
         head_tokens: Sequence[TokenId] | None = None,
+        kv_type: str = "f16",
+        flash_attention: Literal["on", "off", "auto"] = "auto",
     ) -> NativeContext:
         """Open a context that runs this model's multi-token-prediction head beside ``target``.
 
@@ -133,6 +136,8 @@ class NativeModel(SharedHandle):
                 over those; 0 gives all. The rows are the model's own.
             head_tokens: Only these tokens have logits. Their rows are copied; ``head_bytes`` of the context says how
                 much that takes.
+            kv_type: As in ``ContextSettings``, for the head's own keys and values.
+            flash_attention: As in ``ContextSettings``.
 
         Raises:
             ConfigError: the model was loaded without its multi-token-prediction layers, a token is not in the
@@ -154,6 +159,8 @@ class NativeModel(SharedHandle):
             ubatch_rows=min(target.ubatch_rows, rows),
             sequences=target.sequences,
             threads=threads,
+            kv_type=kv_type,
+            flash_attention=flash_attention,
             output_rows=target.sequences,
         )
         parameters = draft_parameters(settings, self.settings.arithmetic, kind=_raw.POWER_CONTEXT_NEXTN)
