@@ -22,7 +22,10 @@ def main() -> None:
     files = [file for file in read_split("heldout") if file.text.count("\n") >= LEAST_LINES]
     places = [(number, _hash(file.path), file) for number in range(WINDOWS) for file in files]
     places.sort(key=lambda place: place[:2])
-    prompts = [{"file": file.path, "text": _window(file, number)} for number, _, file in places[:PROMPTS]]
+    prompts = [
+        {"name": f"{file.path} {number + 1}", "file": file.path, "text": _window(file, number)}
+        for number, _, file in places[:PROMPTS]
+    ]
     path = Path(__file__).resolve().with_name("prompts.json")
     path.write_text(json.dumps(prompts, indent=1) + "\n", encoding="utf-8")
     print(f"{path}: {len(prompts)} prompts")

@@ -2,228 +2,117 @@
 
     python examples/zoo/report.py [--models FOLDER] [--out FOLDER] [--prompts 40] [--tokens 256] [--repeats 3]
 
-Writes report.json, report.md and report.png. A prompt runs once per strategy and repeat, the strategies in turn, so
-that each speed is compared with plain decoding of the same prompt moments before.
+The runs are those of ``power bench`` (docs/benchmarking.md). Writes report.json, a report of that kind;
+without_loops.json, acceptance on what the outputs hold before they repeat themselves; report.md, the table; and
+report.png. Exit status 1 where an output is not that of plain decoding.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
-from collections import Counter
-from contextlib import ExitStack
+import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 import power_zoo
-from row_costs import row_costs_ms
+from loops import LEAST_LOOP_TOKENS, Counts, measure_without_loops
 
-from power_core import Session, open_session
-from power_core.report import Report
+from power_core import RequestSettings, SessionSettings, open_session
+from power_core.bench.charts import make_charts
+from power_core.bench.costs import measure_row_costs
+from power_core.bench.drawing import draw_png
+from power_core.bench.files import write_report
+from power_core.bench.plan import BenchPlan, Prompt, make_variants
+from power_core.bench.prompts import read_prompts
+from power_core.bench.records import BenchReport, RowCosts, Summary
+from power_core.bench.runner import run_bench
+from power_core.plugins.manager import load_plugins
 
 HERE = Path(__file__).resolve().parent
-LONGEST_PERIOD = 32
-LOOP_TOKENS = 64
+CONTEXT_TOKENS = 1024
+WIDTHS = {"prompt-lookup": [4], "mtp": [1, 3], "dflash": [4], "dflash2": [4], "dspark": [4, 7]}
+MOST_ROWS = 16
 
 
-@attrs.frozen(kw_only=True)
-class Strategy:
-    """One way to decode: name in the table, strategy, drafts per round, and the draft's file when it has one."""
-
-    name: str
-    spec: str
-    draft_max: int | None = None
-    draft: str | None = None
-
-
-STRATEGIES = (
-    Strategy(name="off", spec="off"),
-    Strategy(name="prompt-lookup K=4", spec="prompt-lookup", draft_max=4),
-    Strategy(name="mtp K=1", spec="mtp", draft_max=1),
-    Strategy(name="mtp K=3", spec="mtp", draft_max=3),
-    Strategy(name="dflash K=4", spec="dflash", draft_max=4, draft="dflash"),
-    Strategy(name="dflash2 K=4", spec="dflash2", draft_max=4, draft="dflash2"),
-    Strategy(name="dspark K=4", spec="dspark", draft_max=4, draft="dspark"),
-    Strategy(name="dspark K=7", spec="dspark", draft_max=7, draft="dspark"),
-)
-
-
-@attrs.define(kw_only=True)
-class Tally:
-    """Counts of one strategy over prompts.
-
-    Attributes:
-        prefixes: Rounds by accepted drafts.
-        rates: Tokens per second of every run, by prompt and repeat.
-        equal: Prompts whose output was that of plain decoding.
-    """
-
-    rounds: int = 0
-    drafted: int = 0
-    accepted: int = 0
-    verified: int = 0
-    prefixes: Counter[int] = attrs.Factory(Counter)
-    rates: list[float] = attrs.Factory(list)
-    equal: int = 0
-
-    def add(self, report: Report) -> None:
-        self.rounds += report.rounds
-        self.drafted += report.drafted_tokens
-        self.accepted += report.accepted_tokens
-        self.verified += report.verified_tokens
-        self.prefixes.update(report.accepted_prefix_histogram)
-
-    def figures(self) -> dict[str, Any]:
-        """Return what the table shows; shares of rounds that accepted at least 1, 2, ... drafts by position."""
-        most = max(self.prefixes, default=0)
-        reached = [sum(count for length, count in self.prefixes.items() if length >= at) for at in range(1, most + 1)]
-        return {
-            "acceptance": self.accepted / self.drafted if self.drafted else 0.0,
-            "accepted_by_position": [count / self.rounds for count in reached],
-            "rows_per_target_pass": 1 + self.drafted / self.rounds if self.rounds else 1.0,
-            "accepted_per_round": self.accepted / self.rounds if self.rounds else 0.0,
-            "tokens_per_target_pass": self.verified / self.rounds if self.rounds else 0.0,
-        }
-
-
-def repeats_itself(tokens: list[int]) -> bool:
-    """Return whether an output ends in a loop: its last tokens repeat with a short period."""
-    tail = tokens[-LOOP_TOKENS:]
-    if len(tail) < LOOP_TOKENS:
-        return False
-    return any(tail[period:] == tail[:-period] for period in range(1, LONGEST_PERIOD + 1))
-
-
-def measure(models: Path, prompts: list[str], *, tokens: int, repeats: int, threads: int) -> dict[str, Any]:
-    """Run everything and return the figures."""
-    everywhere = {strategy.name: Tally() for strategy in STRATEGIES}
-    varied = {strategy.name: Tally() for strategy in STRATEGIES}
-    loops = 0
-    with ExitStack() as stack:
-        sessions = {each.name: stack.enter_context(_open(models, each, threads)) for each in STRATEGIES}
-        for number, prompt in enumerate(prompts):
-            outputs = _run_prompt(sessions, prompt, tokens, repeats, everywhere)
-            plain, _ = outputs["off"]
-            looping = repeats_itself(plain)
-            loops += looping
-            for name, (output, report) in outputs.items():
-                everywhere[name].equal += output == plain
-                everywhere[name].add(report)
-                if not looping:
-                    varied[name].add(report)
-            print(f"prompt {number + 1} of {len(prompts)}", flush=True)
-        text = list(sessions["off"].model.vocabulary.tokenize("".join(prompts)))
-    return {
-        "prompts": len(prompts),
-        "tokens": tokens,
-        "repeats": repeats,
-        "threads": threads,
-        "prompts_that_end_in_a_loop": loops,
-        "strategies": {
-            each.name: {
-                **everywhere[each.name].figures(),
-                "equal_to_off": everywhere[each.name].equal,
-                **_speed(everywhere[each.name], everywhere["off"]),
-            }
-            for each in STRATEGIES
-        },
-        "row_costs_ms": row_costs_ms(models / "target" / "target.gguf", text, threads=threads),
-        "without_loops": {name: tally.figures() for name, tally in varied.items()},
-    }
-
-
-def _open(models: Path, strategy: Strategy, threads: int) -> Session:
-    draft = None if strategy.draft is None else models / "drafts" / f"{strategy.draft}.gguf"
-    target = models / "target" / "target.gguf"
-    return open_session(
-        model=target, spec=strategy.spec, draft=draft, draft_max=strategy.draft_max, ctx=1024, threads=threads
+def plan_runs(models: Path, prompts: Sequence[Prompt], *, tokens: int, repeats: int, threads: int) -> BenchPlan:
+    """Return what is run: plain decoding and every strategy of ``WIDTHS`` at its draft widths."""
+    plugins = load_plugins()
+    base = SessionSettings(model=models / "target" / "target.gguf", ctx=CONTEXT_TOKENS, threads=threads)
+    variants = list(make_variants(base, plugins, specs=[]))
+    for spec, widths in WIDTHS.items():
+        drafts = {} if plugins.draft_kind(spec) is None else {spec: models / "drafts" / f"{spec}.gguf"}
+        variants += make_variants(base, plugins, specs=[spec], draft_maxes=widths, drafts=drafts)[1:]
+    return BenchPlan(
+        variants=tuple(variants),
+        prompts=tuple(prompts),
+        request=RequestSettings(max_tokens=tokens),
+        repeats=repeats,
     )
 
 
-def _run_prompt(
-    sessions: dict[str, Session], prompt: str, tokens: int, repeats: int, tallies: dict[str, Tally]
-) -> dict[str, tuple[list[int], Report]]:
-    outputs: dict[str, tuple[list[int], Report]] = {}
-    for _ in range(repeats):
-        for name, session in sessions.items():
-            result = session.generate(prompt, max_tokens=tokens).result()
-            tallies[name].rates.append(result.report.tokens_per_second)
-            outputs[name] = (list(result.tokens), result.report)
-    return outputs
+def row_costs(plan: BenchPlan) -> RowCosts:
+    """Measure one evaluation of the target by its rows, up to more than any of the strategies verifies."""
+    draft_max = MOST_ROWS - 1
+    settings = attrs.evolve(plan.plain.settings, spec="prompt-lookup", draft_max=draft_max, snapshots=draft_max)
+    with open_session(settings) as session:
+        tokens = session.model.vocabulary.tokenize(plan.prompts[0].text)
+        return measure_row_costs(session, f"prompt-lookup K={draft_max}", tokens)
 
 
-def _speed(tally: Tally, plain: Tally) -> dict[str, float]:
-    ratios = sorted(mine / theirs for mine, theirs in zip(tally.rates, plain.rates, strict=True))
-    return {
-        "tokens_per_second": statistics.median(tally.rates),
-        "ratio_of_medians": statistics.median(tally.rates) / statistics.median(plain.rates),
-        "median_ratio": statistics.median(ratios),
-    }
-
-
-def to_table(figures: dict[str, Any]) -> str:
-    """Return the figures as a Markdown table."""
+def to_table(report: BenchReport, lengths: Mapping[str, int], without_loops: Mapping[str, Counts]) -> str:
+    """Return the figures as a Markdown table with what has to be known to read it."""
+    assert report.row_costs is not None
+    n_prompts, tokens = len(report.prompts), report.workload.max_tokens
+    loops = sum(length < tokens for length in lengths.values())
+    costs = {cost.rows: cost.median_ns / report.row_costs.costs[0].median_ns for cost in report.row_costs.costs}
     lines = [
-        f"{figures['prompts']} held-out prompts x {figures['tokens']} tokens, greedy; "
-        f"{figures['prompts_that_end_in_a_loop']} outputs end in a loop.",
+        f"{n_prompts} held-out prompts x {tokens} tokens, greedy, {report.workload.repeats} repeats; "
+        f"{report.variants[0].settings['threads']} threads. {loops} outputs end in a loop: with one period, over at "
+        f'least two turns and {LEAST_LOOP_TOKENS} tokens. "Without loops" are the {sum(lengths.values()):,} tokens '
+        "before the outputs begin to repeat themselves, all others count whole outputs.",
         "",
         "| strategy | acceptance | without loops | by position | accepted per round | tokens per target pass "
-        "| tok/s | ratio to off | if drafts cost nothing | equal to off |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
-    ]
-    costs = figures["row_costs_ms"]
-    for name, found in figures["strategies"].items():
-        varied = figures["without_loops"][name]
-        positions = " ".join(f"{share:.2f}" for share in found["accepted_by_position"])
-        lines.append(
-            f"| {name} | {found['acceptance']:.1%} | {varied['acceptance']:.1%} | {positions} "
-            f"| {found['accepted_per_round']:.2f} | {found['tokens_per_target_pass']:.2f} "
-            f"| {found['tokens_per_second']:.0f} | {found['ratio_of_medians']:.2f} | {_bound(found, costs):.2f} "
-            f"| {found['equal_to_off']} of {figures['prompts']} |"
-        )
-    lines += [
+        "| without loops | tok/s | ratio to off | ratio of medians | if drafts cost nothing | equal to off |",
+        "|" + " --- |" * 12,
+        *(_table_row(summary, without_loops[summary.variant], costs, n_prompts) for summary in report.summaries),
+        "",
+        "Ratio to off: the median over pairs of runs, with its interval of 95%; definitions in docs/benchmarking.md.",
         "",
         "One evaluation of the target by its rows, as multiples of one row: "
-        + ", ".join(f"{rows}: {cost / costs[1]:.2f}" for rows, cost in costs.items())
+        + ", ".join(f"{rows}: {cost:.2f}" for rows, cost in costs.items())
         + ". This curve bounds every strategy: tokens per target pass over the cost of a pass of its rows is the ratio "
         "that drafts without any cost of their own would reach.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _bound(found: dict[str, Any], costs: dict[int, float]) -> float:
-    cost = float(np.interp(found["rows_per_target_pass"], list(costs), list(costs.values())))
-    return found["tokens_per_target_pass"] * costs[1] / cost
+def _table_row(summary: Summary, without_loops: Counts, costs: Mapping[int, float], n_prompts: int) -> str:
+    ratio = summary.ratio
+    rows = 1 + summary.drafted_tokens / summary.rounds
+    bound = summary.tokens_per_target_pass / float(np.interp(rows, list(costs), list(costs.values())))
+    interval = "" if ratio is None or ratio.low is None else f" [{ratio.low:.2f}, {ratio.high:.2f}]"
+    cells = [
+        summary.variant,
+        f"{summary.acceptance_rate:.1%}",
+        f"{without_loops.acceptance_rate:.1%}",
+        " ".join(f"{share:.2f}" for share in summary.accepted_by_position),
+        f"{summary.accepted_tokens / summary.rounds:.2f}",
+        f"{summary.tokens_per_target_pass:.2f}",
+        f"{without_loops.tokens_per_target_pass:.2f}",
+        f"{summary.median_decode_tokens_per_second:.0f}",
+        "1.00" if ratio is None else f"{ratio.median:.2f}{interval}",
+        "1.00" if ratio is None else f"{ratio.of_medians:.2f}",
+        f"{bound:.2f}",
+        f"{summary.prompts_equal_to_off} of {n_prompts}",
+    ]
+    return "| " + " | ".join(cells) + " |"
 
 
-def draw(figures: dict[str, Any], path: Path) -> None:
-    """Draw acceptance by position and speed."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(11, 4), layout="constrained")
-    for name, found in figures["strategies"].items():
-        shares = found["accepted_by_position"]
-        if shares:
-            left.plot(range(1, len(shares) + 1), shares, marker="o", label=name)
-    left.set(title="drafts accepted by position", xlabel="position", ylabel="share of rounds", ylim=(0, 1))
-    left.legend()
-    names = list(figures["strategies"])
-    right.barh(names, [figures["strategies"][name]["ratio_of_medians"] for name in names])
-    right.axvline(1.0, color="black", linewidth=1)
-    right.set(title="speed, plain decoding = 1", xlabel="ratio of medians")
-    right.invert_yaxis()
-    figure.savefig(path, dpi=110)
-    pyplot.close(figure)
-
-
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, write, print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", type=Path, default=power_zoo.HERE, help="folder of target/ and drafts/")
@@ -232,21 +121,28 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--threads", type=int, default=0, help="0 for one per core")
-    arguments = parser.parse_args()
-    prompts = [prompt["text"] for prompt in json.loads((HERE / "prompts.json").read_text(encoding="utf-8"))]
-    figures = measure(
-        arguments.models,
-        prompts[: arguments.prompts],
-        tokens=arguments.tokens,
-        repeats=arguments.repeats,
-        threads=arguments.threads or len(os.sched_getaffinity(0)),
-    )
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    (arguments.out / "report.json").write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    (arguments.out / "report.md").write_text(to_table(figures), encoding="utf-8")
-    draw(figures, arguments.out / "report.png")
-    print(to_table(figures))
+    options = parser.parse_args(arguments)
+    prompts = read_prompts(HERE / "prompts.json")[: options.prompts]
+    plan = plan_runs(options.models, prompts, tokens=options.tokens, repeats=options.repeats, threads=options.threads)
+    report = attrs.evolve(run_bench(plan, progress=_show), row_costs=row_costs(plan))
+    lengths, without_loops = measure_without_loops(plan)
+    table = to_table(report, lengths, without_loops)
+    counts: dict[str, Any] = {name: attrs.asdict(each) for name, each in without_loops.items()}
+    options.out.mkdir(parents=True, exist_ok=True)
+    write_report(report, options.out / "report.json")
+    texts = {"report.md": table}
+    texts["without_loops.json"] = json.dumps({"new_tokens": lengths, "variants": counts}, indent=1) + "\n"
+    for name, text in texts.items():
+        (options.out / name).write_text(text, encoding="utf-8")
+    draw_png(make_charts({"zoo": report}), options.out / "report.png")
+    print(table)
+    return 0 if report.passed else 1
+
+
+def _show(phase: str, done: int, total: int) -> None:
+    if phase in ("warm-up", "bench") and done % max(1, total // 10) == 0:
+        print(f"{phase}: {done} of {total}", flush=True)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
