@@ -9,6 +9,7 @@ from contextlib import ExitStack
 
 import pytest
 
+from power_contract.cache_folder import own_cache_folder
 from power_contract.clauses import AREAS, Clause, find_clause, load_clauses
 from power_contract.dealing import deal_kinds
 from power_contract.histories import MUTABLE, HistoryCounts
@@ -71,6 +72,7 @@ class ContractRun:
             self.seed = str(session.config.getoption("hypothesis_seed", None) or "random")
         self._started = time.monotonic()
         self._stack.enter_context(profile_in_force(self.profile))
+        self._stack.enter_context(own_cache_folder())
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test with a ``target_kind`` or ``bench_kind`` once for each kind of the subject."""

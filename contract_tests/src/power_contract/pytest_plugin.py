@@ -5,12 +5,14 @@ It is no plugin that pytest loads by itself: it must not touch other people's te
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 pytest.register_assert_rewrite("power_contract.assertions")
 
+from power_contract.cache_folder import own_cache_folder  # noqa: E402
 from power_contract.contract_run import RUN_NAME, ContractRun  # noqa: E402 - rewriting is registered before the first import
 from power_contract.histories import HistoryCounts  # noqa: E402
 from power_contract.profiles import PROFILE_NAMES, Profile, find_profile  # noqa: E402
@@ -52,6 +54,13 @@ def profile(request: pytest.FixtureRequest) -> Profile:
 def histories(request: pytest.FixtureRequest) -> HistoryCounts:
     """Where tests count what their histories reached."""
     return _required_run(request.config).histories
+
+
+@pytest.fixture
+def unmeasured() -> Iterator[None]:
+    """Nothing is known of any target's arithmetic, and what a test measures is forgotten after it."""
+    with own_cache_folder():
+        yield
 
 
 @pytest.hookimpl(trylast=True)

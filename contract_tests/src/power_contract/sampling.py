@@ -1,4 +1,4 @@
-"""A sampler whose random draws and accepted tokens can be counted."""
+"""Samplers whose draws can be counted, or whose history is known."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from power_core.sampler import SamplingSettings
 from power_core.target import TargetContext
 from power_core.tokens import TokenId
 
@@ -53,3 +54,43 @@ class CountingSampler:
 
     def close(self) -> None:
         """Nothing to free."""
+
+
+class KnownSampler:
+    """A sampler of the target that remembers what led to its state, over snapshots too.
+
+    Attributes:
+        prompt: What it began with.
+        rows: Rows it drew at since then, without what ``restore`` took back.
+        drawn: The tokens it drew there.
+    """
+
+    def __init__(self, context: TargetContext, sampling: SamplingSettings) -> None:
+        self.prompt: tuple[TokenId, ...] = ()
+        self.rows: list[int] = []
+        self.drawn: list[TokenId] = []
+        self._sampler = context.open_sampler(sampling)
+        self._sampler.begin(())
+        self._marks = [self._mark()]
+
+    def step(self, step: str, at: int, prompt: Sequence[TokenId]) -> None:
+        """Draw at row ``at`` (d), take a snapshot (s), restore one of those that were taken (r), or begin (b)."""
+        if step == "d":
+            self.rows.append(at)
+            self.drawn.append(self._sampler.sample(at))
+        elif step == "s":
+            self._marks.append(self._mark())
+        elif step == "r":
+            snapshot, self.prompt, rows, drawn = self._marks[at % len(self._marks)]
+            self._sampler.restore(snapshot)
+            self.rows, self.drawn = list(rows), list(drawn)
+        else:
+            self._sampler.begin(prompt)
+            self.prompt, self.rows, self.drawn = tuple(prompt), [], []
+
+    def close(self) -> None:
+        """Close the sampler."""
+        self._sampler.close()
+
+    def _mark(self) -> tuple[Any, tuple[TokenId, ...], tuple[int, ...], tuple[TokenId, ...]]:
+        return self._sampler.snapshot(), self.prompt, tuple(self.rows), tuple(self.drawn)

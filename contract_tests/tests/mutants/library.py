@@ -9,6 +9,7 @@ import attrs
 
 from mutants.planting import Passing, changed_specs, imported, mutant, replaced
 from power_core.errors import PowerError, StateError
+from power_core.generation import Generation
 from power_core.logprobs import RecordingSampler
 from power_core.tokens import SequenceRows
 
@@ -94,6 +95,76 @@ def records_outlive_their_round() -> Iterator[None]:
         self._sampler.restore(snapshot[0])
 
     with replaced(RecordingSampler, "restore", careless):
+        yield
+
+
+@mutant("SAMPLE-09", "ngram")
+def end_of_a_grammar_reads_as_a_stop_token() -> Iterator[None]:
+    """A request whose grammar ended says that it met a stop token."""
+    finish = Generation._finish
+
+    def vague(self: Any, reason: Any) -> None:
+        finish(self, "stop_token" if reason == "grammar_end" else reason)
+
+    with replaced(Generation, "_finish", vague):
+        yield
+
+
+@mutant("SAMPLE-09", "ngram")
+def end_inside_a_block_is_passed() -> Iterator[None]:
+    """An end token counts only where it is the last token of its block."""
+    is_end = Generation._is_end
+
+    def late(self: Any, token: int) -> bool:
+        sequence = self._parts.sequence
+        return sequence.handed_out == len(sequence.history) - 1 and is_end(self, token)
+
+    with replaced(Generation, "_is_end", late):
+        yield
+
+
+@mutant("SAMPLE-10", "ngram")
+def stop_token_is_lost_when_a_request_goes_on() -> Iterator[None]:
+    """A stop token counts as handed out."""
+    finish = Generation._finish
+
+    def greedy(self: Any, reason: Any) -> None:
+        finish(self, reason)
+        if reason == "stop_token":
+            self._parts.sequence.handed_out += 1
+
+    with replaced(Generation, "_finish", greedy):
+        yield
+
+
+@mutant("SAMPLE-10", "ngram")
+def stop_token_ends_a_block_only_as_a_draft() -> Iterator[None]:
+    """A correction or bonus that is a stop token is emitted."""
+    is_end = Generation._is_end
+
+    def late(self: Any, token: int) -> bool:
+        sequence = self._parts.sequence
+        last = sequence.handed_out == len(sequence.history) - 1 and token == sequence.history[-1]
+        return is_end(self, token) and not (last and token in self._request.stop_tokens)
+
+    with replaced(Generation, "_is_end", late):
+        yield
+
+
+@mutant("SAMPLE-11", "ngram")
+def newest_snapshot_is_restored() -> Iterator[None]:
+    """A sampler goes back to its newest snapshot, whichever was meant."""
+    sampler = imported("native", "sampler").NativeSampler
+    snapshot, restore = sampler.snapshot, sampler.restore
+
+    def remembering(self: Any) -> Any:
+        self._newest = snapshot(self)
+        return self._newest
+
+    def forgetful(self: Any, meant: Any) -> None:
+        restore(self, getattr(self, "_newest", meant))
+
+    with replaced(sampler, "snapshot", remembering), replaced(sampler, "restore", forgetful):
         yield
 
 

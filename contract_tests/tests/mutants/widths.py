@@ -7,7 +7,7 @@ from typing import Any
 
 from mutants.planting import mutant, replaced
 from power_core import generation, opening, sequence, transaction
-from power_core.exactness import stance
+from power_core.exactness import guarantor, margin_guard, stance
 from power_core.report import Report
 from power_core.scheduling import RoundOutcome, adaptive
 
@@ -83,6 +83,96 @@ def claims_fewer_rows_than_it_uses() -> Iterator[None]:
     """The guarantee names one row less than a slice may have."""
     words = stance.bit_identical
     with replaced(stance, "bit_identical", lambda rows: words(max(1, rows - 1))):
+        yield
+
+
+@mutant("NUM-08", "ngram")
+def claims_what_was_not_measured() -> Iterator[None]:
+    """The width that was planned counts as measured."""
+    with replaced(guarantor.Guarantor, "_widest_rows", lambda self: self._planned_rows):
+        yield
+
+
+@mutant("NUM-08", "ngram")
+def guard_vouches_for_draws() -> Iterator[None]:
+    """A request that draws is guarded as if its choices were greedy."""
+    take_stance = guarantor.take_stance
+
+    def generous(arithmetic: Any, **facts: Any) -> Any:
+        return take_stance(arithmetic, **{**facts, "greedy": True})
+
+    with replaced(guarantor, "take_stance", generous):
+        yield
+
+
+@mutant("NUM-08", "ngram")
+def fast_arithmetic_claims_what_it_measured() -> Iterator[None]:
+    """Fast arithmetic claims bit-identity for the width that was measured."""
+    take_stance = guarantor.take_stance
+
+    def proud(arithmetic: Any, **facts: Any) -> Any:
+        return take_stance("exact" if arithmetic == "fast" else arithmetic, **facts)
+
+    with replaced(guarantor, "take_stance", proud):
+        yield
+
+
+@mutant("VERIFY-11", "ngram")
+def near_ties_are_drawn_from_the_slice() -> Iterator[None]:
+    """A near-tie is counted as decided again and drawn from the wide slice all the same."""
+
+    def pretending(self: Any, row: int) -> None:
+        self.guarded_rows += 1
+
+    with replaced(margin_guard.GuardedRows, "_evaluate_singly", pretending):
+        yield
+
+
+@mutant("VERIFY-11", "ngram")
+def noise_is_underrated() -> Iterator[None]:
+    """Margins of a quarter of the measured noise count as safe."""
+    with replaced(guarantor, "NOISE_MULTIPLE", 0.25):
+        yield
+
+
+@mutant("VERIFY-10", "ngram")
+def drafts_are_verified_by_prefill_kernels() -> Iterator[None]:
+    """Drafts are evaluated with the prompt's kernels."""
+
+    def fast(self: Any, tokens: Any, start_pos: int) -> None:
+        rows = sequence.SequenceRows(seq_id=self.seq_id, start_pos=start_pos, tokens=tokens)
+        self.context.evaluate((rows,), kernels="prefill")
+
+    with replaced(sequence.TargetSequence, "evaluate", fast):
+        yield
+
+
+class DecodesPrompts:
+    """Passes everything on, and evaluates prompts as if they were drafts."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def evaluate(self, sequences: Any, *, kernels: str) -> None:
+        self._inner.evaluate(sequences, kernels="decode")
+
+
+@mutant("VERIFY-10", "ngram")
+def prompts_by_decode_kernels() -> Iterator[None]:
+    """Prompts are evaluated with the kernels of single rows."""
+    prefill = sequence.TargetSequence._prefill
+
+    def slow(self: Any, *arguments: Any) -> int:
+        context, self.context = self.context, DecodesPrompts(self.context)
+        try:
+            return prefill(self, *arguments)
+        finally:
+            self.context = context
+
+    with replaced(sequence.TargetSequence, "_prefill", slow):
         yield
 
 

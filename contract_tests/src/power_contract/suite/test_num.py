@@ -15,6 +15,7 @@ from power_contract.assertions import check_equal, check_that
 from power_contract.calls import watched_evaluations, watched_schedulers
 from power_contract.clauses import clause
 from power_contract.loading import subject_strategy
+from power_contract.noise import noisy_rows
 from power_contract.prompts import repeating_prompt
 from power_contract.sessions import Scripted, open_subject_session
 from power_contract.subject import ContractSubject
@@ -216,3 +217,21 @@ def test_the_guarantee_covers_every_slice(subject: ContractSubject, target_kind:
         check_that(rows <= int(claimed[1]), what, expected=f"at most {claimed[1]}", actual=rows)
         measured = report.probe is not None and report.probe.widest_rows >= int(claimed[1])
         check_that(measured, f"what {report.guarantee} rests on", expected="as many rows measured", actual=report.probe)
+
+
+@clause("NUM-08")
+@pytest.mark.parametrize("arithmetic", ["exact", "guarded", "fast"])
+def test_nothing_is_claimed_that_was_not_measured(
+    subject: ContractSubject, target_kind: str, arithmetic: str, unmeasured: None
+) -> None:
+    with open_subject_session(subject, target_kind, spec="off", draft=None) as session:
+        kind = type(session.context)
+    settings: dict[str, Any] = {"scripted": "full", "arithmetic": arithmetic, "verify_rows": 4}
+    with noisy_rows(kind, exact_rows=2, size=1e-3), open_subject_session(subject, target_kind, **settings) as session:
+        for temperature in (0.0, 1.0):
+            report = session.generate(PROMPT, max_tokens=TOKENS, temperature=temperature).result().report
+            allowed = {"bit-identical(1)", "bit-identical(2)"} if arithmetic != "fast" else set()
+            allowed |= {"margin-guarded"} if arithmetic != "fast" and temperature == 0.0 else set()
+            allowed.add("target-authoritative")
+            what = f"what {arithmetic} arithmetic claims at temperature {temperature} where three rows are not one"
+            check_that(report.guarantee in allowed, what, expected=sorted(allowed), actual=report.guarantee)

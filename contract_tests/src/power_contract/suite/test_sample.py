@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from power_contract.assertions import check_that
 from power_contract.clauses import clause
+from power_contract.endings import EndingScript, endings
 from power_contract.histories import HistoryCounts
 from power_contract.opening import open_bench
 from power_contract.oracle import evaluate_next, prefill
-from power_contract.sampling import CountingSampler
+from power_contract.sampling import CountingSampler, KnownSampler
 from power_contract.sessions import open_subject_session, session_oracle
 from power_contract.spy import InjectedError
 from power_contract.strategies import PROMPT, SAMPLINGS, acceptances
@@ -28,12 +29,16 @@ from power_core.errors import TransactionAborted
 from power_core.generation import TokenPiece
 from power_core.sampler import SamplingSettings
 from power_core.target import TargetContext
+from power_core.testing.samplings import SAMPLINGS as EVERY_SAMPLER
 from power_core.tokens import CommittedRows, TokenId
 
 TOP_K = 5
 SEEDS = 200
 CHI_SQUARE_4_DOF = 23.51
 """Exceeded with probability 1e-4; the seeds are fixed, so the outcome is too."""
+
+FEW_WORDS = "root ::= " + 12 * "word " + "\nword ::= [a-z] [a-z] [ ]"
+"""A grammar that ends, after more tokens than a block has."""
 
 
 @clause("SAMPLE-01")
@@ -234,3 +239,73 @@ def test_log_probabilities_are_plain_decodings(subject: ContractSubject, target_
     right = not wrong and len(drafted) == len(plain)
     actual = f"{len(drafted)}, others at {wrong[:8]}"
     check_that(right, "the log-probabilities", expected=f"{len(plain)}, as without drafts", actual=actual)
+
+
+@clause("SAMPLE-09")
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_grammar_ends_where_plain_decoding_ends(
+    subject: ContractSubject, target_kind: str, temperature: float
+) -> None:
+    request: dict[str, Any] = {
+        "max_tokens": 100,
+        "sampling": SamplingSettings(temperature=temperature, seed=5, grammar=FEW_WORDS),
+    }
+    with open_subject_session(subject, target_kind, spec="off", draft=None) as session:
+        plain = session.generate(PROMPT, **request).result()
+        ends = [token for token in range(session.model.info.n_vocab) if session.model.vocabulary.is_end(token)]
+    check_that(
+        plain.finish_reason == "grammar_end", "plain decoding", expected="grammar_end", actual=plain.finish_reason
+    )
+    script = EndingScript(PROMPT)
+    with open_subject_session(subject, target_kind, scripted=script) as session:
+        places = [ending for end in ends for ending in endings(plain.tokens, [end, end], session.plan.draft_max)]
+        expected = plain.tokens, plain.text, "grammar_end"
+        for script.ending in (None, *places):
+            result = session.generate(PROMPT, **request).result()
+            found = result.tokens, result.text, result.finish_reason
+            what = f"the output of a grammar that ends {script.ending or 'with own drafts'}"
+            check_that(found == expected, what, expected=expected, actual=found)
+
+
+@clause("SAMPLE-10")
+@pytest.mark.parametrize("sampling", SAMPLINGS[:1], ids=["drawn"])
+def test_a_stop_token_ends_at_its_place_and_can_be_passed(
+    subject: ContractSubject, target_kind: str, sampling: SamplingSettings
+) -> None:
+    truth = list(session_oracle(subject, target_kind).tokens(PROMPT, 30, sampling))
+    at = next(at for at in range(12, 30) if truth[at] not in truth[:at])
+    script = EndingScript(PROMPT)
+    with open_subject_session(subject, target_kind, scripted=script, sampling=sampling) as session:
+        for ending in endings(truth[:at], truth[at:], session.plan.draft_max):
+            script.ending = ending
+            generation = session.generate(PROMPT, max_tokens=30, stop_tokens=[truth[at]], sampling=sampling)
+            found = generation.result()
+            script.ending = None
+            rest = session.resume(max_tokens=30 - at).result()
+            outcome = [*found.tokens], found.finish_reason, [*rest.tokens]
+            expected = truth[:at], "stop_token", truth[at:]
+            check_that(outcome == expected, f"a stop token {ending}, and the rest", expected=expected, actual=outcome)
+
+
+@clause("SAMPLE-11")
+@pytest.mark.parametrize("name", EVERY_SAMPLER)
+@given(
+    steps=st.lists(st.tuples(st.integers(0, 1), st.sampled_from("ddddsrb"), st.integers(0, 7)), min_size=6, max_size=40)
+)
+def test_copies_of_a_sampler_do_not_disturb_each_other(
+    subject: ContractSubject, name: str, steps: list[tuple[int, str, int]]
+) -> None:
+    with open_bench(subject, subject.target_kinds[0]) as bench:
+        prefill(bench.target, bench.prompt(33))
+        evaluate_next(bench.target, list(bench.prompt(8, salt=3)))
+        samplers = [KnownSampler(bench.target, EVERY_SAMPLER[name]) for _ in range(2)]
+        for which, step, at in steps:
+            bench.told.append(f"{step}({which}, {at})")
+            samplers[which].step(step, at, bench.prompt(at + 1))
+        alone = bench.target.open_sampler(EVERY_SAMPLER[name])
+        for sampler in samplers:
+            alone.begin(sampler.prompt)
+            drawn = [alone.sample(row) for row in sampler.rows]
+            bench.equal("the draws of a sampler that was used in turn with copies", sampler.drawn, drawn)
+            sampler.close()
+        alone.close()

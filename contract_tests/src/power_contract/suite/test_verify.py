@@ -12,6 +12,7 @@ from power_contract.assertions import check_that
 from power_contract.bench import Bench
 from power_contract.clauses import clause
 from power_contract.histories import HistoryCounts
+from power_contract.noise import noisy_rows
 from power_contract.opening import open_bench
 from power_contract.sessions import Scripted, open_subject_session, session_oracle
 from power_contract.strategies import PROMPT, SHORT_PROMPT
@@ -20,6 +21,8 @@ from power_core.drafter import Proposal
 from power_core.errors import PluginContractError
 
 TOKENS = 40
+NOISE = 0.25
+"""As much as one row in three needs to choose another token."""
 
 
 @clause("VERIFY-01")
@@ -201,3 +204,43 @@ def test_a_sessions_output_is_plain_decodings(
             found = list(session.generate(prompt, max_tokens=TOKENS).result().tokens)
             expected = list(session_oracle(subject, target_kind).tokens(prompt, TOKENS))
             check_that(found == expected, "the session's output", expected=expected, actual=found)
+
+
+@clause("VERIFY-10")
+def test_prompts_use_prefill_kernels_and_everything_later_decode_kernels(
+    subject: ContractSubject, bench_kind: str, histories: HistoryCounts
+) -> None:
+    with open_bench(subject, bench_kind, slice_rows=2, counts=histories) as bench:
+        line = bench.start(bench.prompt(50))
+        for right in (0, 2, bench.settings.draft_max):
+            bench.round(right)
+        with bench.transaction() as transaction:
+            transaction.propose(bench.request())
+            transaction.verify(lambda token: False)
+        bench.round(1)
+        for call in bench.journal.calls:
+            if str(call) == "target.evaluate":
+                start = call.arguments[0][0].start_pos
+                wanted = "prefill" if start < len(line.prompt) else "decode"
+                bench.equal(f"the kernels of the rows at {start}", call.keywords["kernels"], wanted)
+
+
+@clause("VERIFY-11")
+@pytest.mark.parametrize("arithmetic", ["exact", "guarded"])
+def test_noise_of_wide_evaluations_reaches_no_output(
+    subject: ContractSubject, target_kind: str, arithmetic: str, unmeasured: None
+) -> None:
+    expected = list(session_oracle(subject, target_kind).tokens(PROMPT, TOKENS))
+    with open_subject_session(subject, target_kind, spec="off", draft=None) as session:
+        kind = type(session.context)
+    for scripted in (None, "partial", "full"):
+        settings: dict[str, Any] = {"scripted": scripted, "arithmetic": arithmetic, "verify_rows": 4}
+        with (
+            noisy_rows(kind, exact_rows=2, size=NOISE),
+            open_subject_session(subject, target_kind, **settings) as session,
+        ):
+            result = session.generate(PROMPT, max_tokens=TOKENS).result()
+        found = list(result.tokens)
+        check_that(found == expected, f"the output under {arithmetic} arithmetic", expected=expected, actual=found)
+    again = arithmetic == "exact" or result.report.guarded_rows > 0
+    check_that(again, "rows that were decided again", expected="some", actual=result.report.guarded_rows)
