@@ -12,6 +12,8 @@ from unittest.mock import patch
 @contextmanager
 def own_cache_folder() -> Iterator[None]:
     """Let the core keep its measurements in an empty folder, which is deleted at the end."""
-    with TemporaryDirectory(prefix="power-contract-cache-") as folder:
-        with patch.dict(os.environ, {"POWER_CACHE_DIR": folder}):
-            yield
+    with (
+        TemporaryDirectory(prefix="power-contract-cache-") as folder,
+        patch.dict(os.environ, {"POWER_CACHE_DIR": folder}),
+    ):
+        yield

@@ -1,6 +1,17 @@
 """Every mutant by name."""
 
-from mutants import drafting, files, library, limits, memory, registration, rounds, widths
+from mutants import boundary, drafting, files, library, limits, memory, registration, rounds, widths
 from mutants.planting import MUTANTS
 
-__all__ = ["MUTANTS", "drafting", "files", "library", "limits", "memory", "registration", "rounds", "widths"]
+__all__ = [
+    "MUTANTS",
+    "boundary",
+    "drafting",
+    "files",
+    "library",
+    "limits",
+    "memory",
+    "registration",
+    "rounds",
+    "widths",
+]
