@@ -1,14 +1,16 @@
-"""The kill matrix: which clauses each mutant must trip. More may: the examples that are drawn follow the tests' text.
+"""The kill matrix: which clauses each mutant trips, found by whole runs of the suite, clause by clause and row by row.
 
-``python contract_tests/tests/kill_matrix.py [MUTANT...]`` runs the whole suite for the named mutants, or for all, and
-writes their rows into kill_matrix.toml.
+``python contract_tests/tests/kill_matrix.py`` finds the rows that are missing, ``MUTANT...`` finds these anew and
+``--all`` all of them. ``--clauses ID...`` runs only these clauses, for all mutants: for clauses that are new or have changed.
+A row is a lower bound: each of its clauses must fail, others may, since the drawn examples follow the tests' text.
 """
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -23,15 +25,47 @@ from power_contract.report import ContractReport
 from power_contract.running import run_contract
 
 MATRIX = Path(__file__).with_name("kill_matrix.toml")
-HEAD = "# Clauses that each mutant must trip; more may. Written by `python contract_tests/tests/kill_matrix.py`.\n"
-PROFILE = attrs.evolve(PROFILES["ci"], every_kind=True)
+HEAD = "# Clauses that each mutant trips. Written by `python contract_tests/tests/kill_matrix.py`.\n"
+PROFILE = attrs.evolve(PROFILES["ci"], every_kind=True, shrinking_seconds=0)
 
 
-def run_mutant(mutant: Mutant, clauses: Sequence[str] = (), *, planted: bool = True) -> ContractReport:
-    """Run the suite with the fault planted; only some clauses, to the first failure, if given."""
+@attrs.define(kw_only=True)
+class Matrix:
+    """What is known.
+
+    Attributes:
+        clauses: Every row was found with all of these.
+        rows: Clauses that failed, by mutant.
+    """
+
+    clauses: list[str] = attrs.field(factory=lambda: list(load_clauses()))
+    rows: dict[str, list[str]] = attrs.field(factory=dict)
+
+    def put(self, name: str, found: Sequence[str], judged: Sequence[str]) -> None:
+        """Set what is known of a mutant for the clauses that were judged."""
+        kept = {*found, *(clause for clause in self.rows.get(name, ()) if clause not in judged)}
+        self.rows[name] = [clause for clause in load_clauses() if clause in kept]
+
+    def write(self) -> None:
+        """Write all rows, in the order of the mutants; what is gone is dropped."""
+        lines = [HEAD, f"clauses = {_listed([each for each in self.clauses if each in load_clauses()])}\n\n[rows]\n"]
+        lines += [f"{name} = {_listed(self.rows[name])}\n" for name in MUTANTS if name in self.rows]
+        MATRIX.write_text("".join(lines), encoding="utf-8")
+
+
+def read_matrix() -> Matrix:
+    """Return what is checked in."""
+    return Matrix(**tomllib.loads(MATRIX.read_text(encoding="utf-8"))) if MATRIX.exists() else Matrix()
+
+
+def run_mutant(
+    mutant: Mutant, clauses: Sequence[str] = (), *, planted: bool = True, first: bool = True
+) -> ContractReport:
+    """Run the suite with the fault planted; only some clauses, to the first failure or all of them, if given."""
     subject = mutant.subject() if planted else mutant.whole_subject()
+    arguments = ["-x"] if clauses and first else []
     with mutant.plant() if planted else nullcontext(), redirect_stdout(StringIO()):
-        return run_contract(subject, profile=PROFILE, clauses=clauses, arguments=["-x"] if clauses else []).report
+        return run_contract(subject, profile=PROFILE, clauses=clauses, arguments=arguments).report
 
 
 def outcomes(report: ContractReport) -> dict[str, str]:
@@ -44,33 +78,43 @@ def tripped(report: ContractReport) -> list[str]:
     return [clause for clause, result in outcomes(report).items() if result == "failed"]
 
 
-def read_matrix() -> dict[str, list[str]]:
-    """Return the checked-in rows."""
-    return tomllib.loads(MATRIX.read_text(encoding="utf-8")) if MATRIX.exists() else {}
+def missed_mutants(matrix: Matrix) -> list[str]:
+    """Return the mutants without a row, and those whose row lacks the clause that is there to find them."""
+    return [name for name, mutant in MUTANTS.items() if mutant.aim not in matrix.rows.get(name, ())]
 
 
-def write_matrix(rows: Mapping[str, Sequence[str]]) -> None:
-    """Write all rows, in the order of the mutants; a row of a mutant that is gone is dropped."""
-    lines = [HEAD]
-    for name in MUTANTS:
-        if name in rows:
-            clauses = ", ".join(f'"{clause}"' for clause in rows[name])
-            lines.append(f"{name} = [{clauses}]\n")
-    MATRIX.write_text("".join(lines), encoding="utf-8")
+def idle_clauses(matrix: Matrix) -> list[str]:
+    """Return the clauses that no mutant trips."""
+    caught = {clause for row in matrix.rows.values() for clause in row}
+    return [clause for clause in load_clauses() if clause not in caught]
 
 
-def main(names: Sequence[str]) -> int:
-    """Find the rows anew; return 1 when a mutant lives, or misses the clause that is there to find it."""
-    rows = read_matrix()
-    for name in names or MUTANTS:
-        rows[name] = tripped(run_mutant(MUTANTS[name]))
-        print(f"{name}: {', '.join(rows[name]) or 'LIVES'}", flush=True)
-        write_matrix(rows)
-    missed = [name for name, mutant in MUTANTS.items() if mutant.aim not in rows.get(name, ())]
-    caught = {clause for row in rows.values() for clause in row}
-    print(f"not found by the clause that is aimed at: {', '.join(missed) or 'none'}")
-    print(f"clauses that nothing trips: {', '.join(set(load_clauses()) - caught) or 'none'}")
-    return 1 if missed else 0
+def main(arguments: Sequence[str]) -> int:
+    """Find rows; return 1 when a mutant is missed or a clause is idle."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("mutants", nargs="*", metavar="MUTANT")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("--clauses", nargs="+", default=[], metavar="ID")
+    options = parser.parse_args(arguments)
+    matrix = Matrix() if options.all else read_matrix()
+    missing = [name for name in MUTANTS if name not in matrix.rows]
+    for name in options.mutants or (matrix.rows if options.clauses else missing):
+        report = run_mutant(MUTANTS[name], options.clauses, first=False)
+        matrix.put(name, tripped(report), options.clauses or list(load_clauses()))
+        print(f"{name}: {', '.join(tripped(report)) or 'nothing'}", flush=True)
+        matrix.write()
+    if not options.mutants:
+        matrix.clauses = [clause for clause in load_clauses() if clause in {*matrix.clauses, *options.clauses}]
+        matrix.write()
+    missed, idle = missed_mutants(matrix), idle_clauses(matrix)
+    print(f"mutants that are not found by the clause that is aimed at them: {', '.join(missed) or 'none'}")
+    print(f"clauses that nothing trips: {', '.join(idle) or 'none'}")
+    return 1 if missed or idle else 0
+
+
+def _listed(clauses: Sequence[str]) -> str:
+    quoted = ", ".join(f'"{clause}"' for clause in clauses)
+    return f"[{quoted}]"
 
 
 if __name__ == "__main__":

@@ -21,7 +21,6 @@ from power_contract.spy import Journal, Spy
 from power_contract.strategies import prompt_of
 from power_contract.subject import ContractSubject
 from power_contract.willing import WillingSampler, repeated
-from power_core.artifacts import scan_header
 from power_core.drafter import Drafter, DraftRequest, Proposal
 from power_core.plugins import API_VERSION, DrafterContext, StrategySpec
 from power_core.sampler import Sampler
@@ -314,14 +313,13 @@ class Bench:
 
     def drafter_context(self) -> DrafterContext:
         kind = self.settings.target_kind
-        draft = materials().draft(self.subject, kind)
         return DrafterContext(
             api_version=API_VERSION,
             target_model=self.model,
             target_context=self.target,
             target_header=materials().target_header(kind),
-            draft_path=draft,
-            draft_header=None if draft is None else scan_header(draft),
+            draft_path=materials().draft(self.subject, kind),
+            draft_header=materials().draft_header(self.subject, kind),
             draft_max_tokens=self.settings.draft_max,
             draft_p_min=self.settings.p_min,
             threads=1,

@@ -13,13 +13,14 @@ import typer
 from power_contract.clauses import AREAS, find_clause, load_clauses
 from power_contract.profiles import Profile, find_profile
 from power_contract.report import ContractReport, schema_text, write_report
-from power_contract.running import run_contract
+from power_contract.running import FinishedRun, run_contract
 from power_contract.subject import find_subject
 from power_contract.summary import table_lines, total_line
 from power_core.cli.console import EXIT_OK, EXIT_USAGE, print_error, run_guarded, write_out
 
 USAGE_ERROR: Any = typer.BadParameter.__mro__[1]
 EXIT_BROKEN = 1
+EXIT_BLOCKED = 3
 
 app = typer.Typer(
     name="power-contract",
@@ -31,7 +32,10 @@ app = typer.Typer(
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command line and return the exit status: 0, 1 for a broken contract, 2 for the user's mistakes."""
+    """Run the command line and return the exit status.
+
+    0, 1 for a broken contract, 2 for the user's mistakes, 3 when a plugin could not be judged.
+    """
     try:
         status = app(args=arguments, prog_name="power-contract", standalone_mode=False)
     except USAGE_ERROR as error:
@@ -75,7 +79,7 @@ def run(
     pdb: Annotated[bool, typer.Option("--pdb", help="Open the debugger at a failure.")] = False,
     seed: Annotated[int | None, typer.Option(help="Seed of profile explore; drawn when not given.")] = None,
 ) -> int:
-    """Run the contract for plugins; the status is 0 only with no unexplained failure."""
+    """Run the contract for plugins; the status is 0 only with no unexplained failure, 3 when one cannot be judged."""
     if report is not None and len(subjects) > 1:
         raise typer.BadParameter(f"--report is for one subject, there are {len(subjects)}")
     arguments = [*(["-k", keyword] if keyword else []), *(["-x"] if exit_first else []), *(["--pdb"] if pdb else [])]
@@ -97,6 +101,17 @@ def _run_all(subjects: list[str], profile: Profile, arguments: list[str], seed: 
         write_report(runs[0].report, path)
     if len(runs) > 1:
         _print(_overview([finished.report for finished in runs]))
+    return _status(runs)
+
+
+def _status(runs: list[FinishedRun]) -> int:
+    """Return the exit status, after a line for each plugin that could not be judged."""
+    blocked = [finished for finished in runs if finished.obstacle is not None]
+    for finished in blocked:
+        text = f"{finished.report.subject.name} could not be judged: {finished.obstacle}"
+        print_error("contract.blocked", text, "repair that first; `power doctor` looks at the native library")
+    if blocked:
+        return EXIT_BLOCKED
     return EXIT_OK if all(finished.status == 0 for finished in runs) else EXIT_BROKEN
 
 

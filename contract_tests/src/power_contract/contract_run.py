@@ -14,6 +14,7 @@ from power_contract.clauses import AREAS, Clause, find_clause, load_clauses
 from power_contract.dealing import deal_kinds
 from power_contract.histories import MUTABLE, HistoryCounts
 from power_contract.materials import close_models, target_kinds
+from power_contract.obstacles import find_obstacle
 from power_contract.outcomes import BLOCKED, ClauseOutcome, TestOutcome, judge
 from power_contract.profiles import Profile, profile_in_force
 from power_contract.subject import ContractSubject
@@ -36,6 +37,7 @@ class ContractRun:
         tests: Outcome of every test that ran, in order.
         histories: What the histories reached.
         problems: What is wrong with the run itself.
+        obstacle: Why nothing could be judged; None when something could.
         seconds: Duration of the whole run.
         seed: Seed of Hypothesis where one was given, else ``random``; ``derandomized`` when every run draws the same.
     """
@@ -51,6 +53,7 @@ class ContractRun:
         self.tests: list[TestOutcome] = []
         self.histories = HistoryCounts()
         self.problems: list[str] = [_unknown(waiver.clause) for waiver in subject.waivers if _is_unknown(waiver.clause)]
+        self.obstacle: str | None = None
         self.seconds = 0.0
         self.seed = "derandomized"
 
@@ -73,6 +76,9 @@ class ContractRun:
         self._started = time.monotonic()
         self._stack.enter_context(profile_in_force(self.profile))
         self._stack.enter_context(own_cache_folder())
+        self.obstacle = find_obstacle(self.subject)
+        if self.obstacle is not None:
+            self.problems.append(self.obstacle)
 
     def pytest_generate_tests(self, metafunc: pytest.Metafunc) -> None:
         """Run a test with a ``target_kind`` or ``bench_kind`` once for each kind of the subject."""
@@ -96,7 +102,9 @@ class ContractRun:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skip what cannot be judged because an earlier clause failed."""
+        """Skip what cannot be judged: everything behind an obstacle, and what depends on a clause that failed."""
+        if self.obstacle is not None:
+            pytest.skip(f"{BLOCKED}the set-up: {self.obstacle}")
         failed = {test.clause for test in self.tests if test.outcome == "failed"}
         for blocker in _clause_of(item).blocked_by:
             if blocker in failed:
@@ -121,7 +129,7 @@ class ContractRun:
         self.seconds = time.monotonic() - self._started
         close_models()
         self._stack.close()
-        self.problems += self._whole_run_problems() if self.whole else []
+        self.problems += self._whole_run_problems() if self.whole and self.obstacle is None else []
         stale = any(each.result in ("failed", "no test") for each in self.clauses())
         if session.exitstatus == pytest.ExitCode.OK and (self.problems or stale):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED

@@ -8,12 +8,10 @@ from functools import cache
 from pathlib import Path
 from typing import get_args
 
-from power_contract.clauses import not_run_here
 from power_contract.loading import subject_plugins
 from power_contract.oracle import Oracle
 from power_contract.subject import ContractSubject
 from power_core.artifacts import GgufHeader, scan_header
-from power_core.errors import ConfigError
 from power_core.target import ContextSettings, ModelSettings, TargetModel
 from power_core.testing import build_tiny_target
 from power_core.testing.fakes import FakeModel
@@ -40,6 +38,7 @@ class Materials:
     def __init__(self) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="power-contract-")
         self._paths: dict[tuple[str, ...], Path] = {}
+        self._headers: dict[Path, GgufHeader] = {}
         self._models: dict[tuple[str, bool], TargetModel] = {}
         self._oracles: dict[tuple[str, bool, ContextSettings], Oracle] = {}
 
@@ -65,7 +64,12 @@ class Materials:
 
     def target_header(self, kind: str) -> GgufHeader:
         """Return the header of a target."""
-        return scan_header(self.target(kind))
+        return self._header(self.target(kind))
+
+    def draft_header(self, subject: ContractSubject, kind: str) -> GgufHeader | None:
+        """Return the header of the subject's draft for a target of that kind; None when it uses none."""
+        draft = self.draft(subject, kind)
+        return None if draft is None else self._header(draft)
 
     def model(self, subject: ContractSubject, kind: str, *, load_nextn: bool) -> TargetModel:
         """Return a loaded target; it stays open."""
@@ -91,18 +95,18 @@ class Materials:
         self._models.clear()
         self._folder.cleanup()
 
+    def _header(self, path: Path) -> GgufHeader:
+        if path not in self._headers:
+            self._headers[path] = scan_header(path)
+        return self._headers[path]
+
     def _path(self, name: str) -> Path:
         return Path(self._folder.name) / name
 
     def _open_model(self, subject: ContractSubject, kind: str, load_nextn: bool) -> TargetModel:
         if kind == FAKE:
             return FakeModel(n_vocab=FAKE_VOCABULARY_TOKENS, recurrent=True)
-        try:
-            backend = subject_plugins(subject).backend()
-        except ConfigError as error:
-            if error.code == "config.backend":
-                not_run_here(str(error))
-            raise
+        backend = subject_plugins(subject).backend()
         return backend.open_model(ModelSettings(path=self.target(kind), load_nextn=load_nextn), None)
 
 
@@ -116,8 +120,7 @@ def materials() -> Materials:
 
 def headers(subject: ContractSubject, target_kind: str) -> tuple[GgufHeader, GgufHeader | None]:
     """Return the headers of a subject's target and draft."""
-    draft = materials().draft(subject, target_kind)
-    return materials().target_header(target_kind), None if draft is None else scan_header(draft)
+    return materials().target_header(target_kind), materials().draft_header(subject, target_kind)
 
 
 def close_models() -> None:

@@ -80,6 +80,12 @@ class ContractReport:
         bad = ("failed", "blocked", "no test")
         return not self.problems and all(each.result not in bad for each in self.clauses)
 
+    @property
+    def blocked(self) -> bool:
+        """True when nothing could be judged."""
+        results = {each.result for each in self.clauses}
+        return "blocked" in results and results <= {"blocked", "not declared", "not selected", "no test"}
+
 
 def make_report(run: ContractRun) -> ContractReport:
     """Return the report of a finished run."""

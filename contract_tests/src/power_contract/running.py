@@ -26,10 +26,12 @@ class FinishedRun:
     Attributes:
         status: Exit status of pytest; 0 only with no unexplained failure.
         report: What became of every clause.
+        obstacle: Why nothing could be judged; None when something could.
     """
 
     status: int
     report: ContractReport
+    obstacle: str | None = None
 
     @property
     def failed_clauses(self) -> tuple[str, ...]:
@@ -64,7 +66,7 @@ def run_contract(
     plugin = ["-p", "power_contract.pytest_plugin"]
     with redirect_stdout(StringIO()) if quiet else nullcontext():
         status = pytest.main([*settled, *plugin, *chosen, *arguments, str(suite)], plugins=[_Registered(run)])
-    return FinishedRun(status=int(status), report=make_report(run))
+    return FinishedRun(status=int(status), report=make_report(run), obstacle=run.obstacle)
 
 
 class _Registered:

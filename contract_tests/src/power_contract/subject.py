@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import attrs
 
-from power_core.errors import ConfigError
+from power_core.errors import ConfigError, PowerError
 from power_core.testing.tiny_weights import TargetKind
 
 GROUP = "power.contract_subjects"
@@ -77,7 +77,7 @@ class ContractSubject:
         strategy: The strategy that is tested.
         plugin: Its plugin module, as the entry point in group ``power`` names it.
         features: What it has; a clause that needs another feature reads "not declared", and a wrong declaration
-            breaks INFO-05.
+            breaks INFO-04.
 
             - ``model-backed``: weights behind it; ``draft-file``: they are in a file of their own
             - ``taps``: reads hidden rows of target layers; ``nextn-taps``: reads the prediction heads' state rows
@@ -134,22 +134,27 @@ def find_subject(word: str) -> ContractSubject:
     Raises:
         ConfigError: nothing is called so, or what is found is no subject.
     """
-    if ":" in word:
-        module, _, attribute = word.partition(":")
-        try:
-            found: object = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise _not_found(word, str(error)) from error
-    else:
-        points = {point.name: point for point in metadata.entry_points(group=GROUP)}
-        if word not in points:
-            raise _not_found(word, f"installed subjects: {', '.join(sorted(points)) or 'none'}")
-        found = points[word].load()
-    if not isinstance(found, ContractSubject) and callable(found):
-        found = found()
+    try:
+        found = _load(word)
+        if not isinstance(found, ContractSubject) and callable(found):
+            found = found()
+    except PowerError:
+        raise
+    except Exception as error:  # an author's module and function may raise anything
+        raise _not_found(word, f"{type(error).__name__}: {error}") from error
     if not isinstance(found, ContractSubject):
         raise _not_found(word, f"it is a {type(found).__name__}, expected a ContractSubject")
     return found
+
+
+def _load(word: str) -> object:
+    if ":" in word:
+        module, _, attribute = word.partition(":")
+        return getattr(importlib.import_module(module), attribute)
+    points = {point.name: point for point in metadata.entry_points(group=GROUP)}
+    if word not in points:
+        raise _not_found(word, f"installed subjects: {', '.join(sorted(points)) or 'none'}")
+    return points[word].load()
 
 
 def _require(holds: bool, field: str, value: object, allowed: str) -> None:

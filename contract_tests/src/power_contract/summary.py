@@ -17,7 +17,7 @@ def summary_lines(report: ContractReport) -> Iterator[str]:
     yield from table_lines([report])
     yield ""
     for each in report.clauses:
-        if each.result in LISTED:
+        if each.result in LISTED and not report.blocked:
             yield f"{each.clause} {each.result}{': ' + _first_line(each.detail) if each.detail else ''}"
     yield from report.problems
     for kind, reached in report.histories.items():
@@ -41,7 +41,7 @@ def total_line(report: ContractReport) -> str:
     counts = Counter(each.result for each in report.clauses)
     ran = sum(counts[result] for result in ("passed", "failed", "waived"))
     rest = ", ".join(f"{counts[result]} {result}" for result in RESULTS if counts[result])
-    verdict = "holds" if report.passed else "BROKEN"
+    verdict = "NOT JUDGED" if report.blocked else "holds" if report.passed else "BROKEN"
     subject = report.subject
     return (
         f"{subject.name} {subject.version}, strategy {subject.strategy}, profile {report.profile}: "
