@@ -1,8 +1,9 @@
 """The kill matrix: which clauses each mutant trips, found by whole runs of the suite, clause by clause and row by row.
 
 ``python contract_tests/tests/kill_matrix.py`` finds the rows that are missing, ``MUTANT...`` finds these anew and
-``--all`` all of them. ``--clauses ID...`` runs only these clauses, for all mutants: for clauses that are new or have changed.
-A row is a lower bound: each of its clauses must fail, others may, since the drawn examples follow the tests' text.
+``--all`` all of them. ``--clauses ID...`` runs these clauses alone, for all mutants: for clauses that are new or have
+changed. A row is a lower bound: each of its clauses must fail, others may, since the drawn examples follow the tests'
+text.
 """
 
 from __future__ import annotations
