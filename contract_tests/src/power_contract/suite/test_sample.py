@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from power_contract.assertions import check_that
+from power_contract.assertions import check_equal, check_that
 from power_contract.clauses import clause
 from power_contract.endings import EndingScript, endings
 from power_contract.histories import HistoryCounts
 from power_contract.opening import open_bench
-from power_contract.oracle import evaluate_next, prefill
+from power_contract.oracle import GREEDY, evaluate_next, prefill
 from power_contract.sampling import CountingSampler, KnownSampler
 from power_contract.sessions import open_subject_session, session_oracle
 from power_contract.spy import InjectedError
@@ -253,9 +253,7 @@ def test_a_grammar_ends_where_plain_decoding_ends(
     with open_subject_session(subject, target_kind, spec="off", draft=None) as session:
         plain = session.generate(PROMPT, **request).result()
         ends = [token for token in range(session.model.info.n_vocab) if session.model.vocabulary.is_end(token)]
-    check_that(
-        plain.finish_reason == "grammar_end", "plain decoding", expected="grammar_end", actual=plain.finish_reason
-    )
+    check_equal("the end of plain decoding", plain.finish_reason, "grammar_end")
     script = EndingScript(PROMPT)
     with open_subject_session(subject, target_kind, scripted=script) as session:
         places = [ending for end in ends for ending in endings(plain.tokens, [end, end], session.plan.draft_max)]
@@ -263,12 +261,11 @@ def test_a_grammar_ends_where_plain_decoding_ends(
         for script.ending in (None, *places):
             result = session.generate(PROMPT, **request).result()
             found = result.tokens, result.text, result.finish_reason
-            what = f"the output of a grammar that ends {script.ending or 'with own drafts'}"
-            check_that(found == expected, what, expected=expected, actual=found)
+            check_equal(f"the output of a grammar that ends {script.ending or 'with own drafts'}", found, expected)
 
 
 @clause("SAMPLE-10")
-@pytest.mark.parametrize("sampling", SAMPLINGS[:1], ids=["drawn"])
+@pytest.mark.parametrize("sampling", [GREEDY, SAMPLINGS[0]], ids=["greedy", "drawn"])
 def test_a_stop_token_ends_at_its_place_and_can_be_passed(
     subject: ContractSubject, target_kind: str, sampling: SamplingSettings
 ) -> None:
@@ -284,7 +281,7 @@ def test_a_stop_token_ends_at_its_place_and_can_be_passed(
             rest = session.resume(max_tokens=30 - at).result()
             outcome = [*found.tokens], found.finish_reason, [*rest.tokens]
             expected = truth[:at], "stop_token", truth[at:]
-            check_that(outcome == expected, f"a stop token {ending}, and the rest", expected=expected, actual=outcome)
+            check_equal(f"the output before a stop token {ending}, and the rest", outcome, expected)
 
 
 @clause("SAMPLE-11")

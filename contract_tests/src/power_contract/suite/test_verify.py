@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from power_contract.assertions import check_that
+from power_contract.assertions import check_equal, check_that
 from power_contract.bench import Bench
 from power_contract.clauses import clause
 from power_contract.histories import HistoryCounts
@@ -240,7 +240,6 @@ def test_noise_of_wide_evaluations_reaches_no_output(
             open_subject_session(subject, target_kind, **settings) as session,
         ):
             result = session.generate(PROMPT, max_tokens=TOKENS).result()
-        found = list(result.tokens)
-        check_that(found == expected, f"the output under {arithmetic} arithmetic", expected=expected, actual=found)
+        check_equal(f"the output under {arithmetic} arithmetic", list(result.tokens), expected)
     again = arithmetic == "exact" or result.report.guarded_rows > 0
     check_that(again, "rows that were decided again", expected="some", actual=result.report.guarded_rows)
