@@ -35,10 +35,10 @@ class NativeFault:
 
 FAULTS = (
     NativeFault(
-        sentence="the last hidden row is of the rejected suffix",
+        sentence="state rows are those of the next rows",
         source="taps.cpp",
-        old="power::nextn_row(ctx, first_row + i)",
-        new="power::nextn_row(ctx, first_row + i + (i + 1 == n_rows && first_row + n_rows < ctx->last_rows))",
+        old="llama_get_embeddings_nextn_ith(context->llama, row)",
+        new="llama_get_embeddings_nextn_ith(context->llama, row + (row + 1 < context->last_rows))",
         subject="power-mtp",
     ),
     NativeFault(
