@@ -88,9 +88,5 @@ class KnownSampler:
             self._sampler.begin(prompt)
             self.prompt, self.rows, self.drawn = tuple(prompt), [], []
 
-    def close(self) -> None:
-        """Close the sampler."""
-        self._sampler.close()
-
     def _mark(self) -> tuple[Any, tuple[TokenId, ...], tuple[int, ...], tuple[TokenId, ...]]:
         return self._sampler.snapshot(), self.prompt, tuple(self.rows), tuple(self.drawn)
