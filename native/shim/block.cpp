@@ -179,16 +179,24 @@ int32_t pick_rows(power_context * context, const power_block & block) {
 
 }  // namespace
 
+namespace power {
+
+void draft_block(power_context * context, power_block & block) {
+    block.out_count = 0;
+    check_block(context, block);
+    TemporaryRows written(context, block.seq_id, block.first_pos);
+    evaluate_block(context, block);
+    const int32_t count = pick_rows(context, block);
+    written.drop();
+    block.out_count = count;
+}
+
+}  // namespace power
+
 extern "C" power_status power_draft_block(power_context * ctx, power_block * block, power_error * err) {
     return power::guarded(err, [&] {
         power::ContextUse use(ctx);
         power::check_size(block, "power_block");
-        block->out_count = 0;
-        check_block(ctx, *block);
-        power::TemporaryRows written(ctx, block->seq_id, block->first_pos);
-        evaluate_block(ctx, *block);
-        const int32_t count = pick_rows(ctx, *block);
-        written.drop();
-        block->out_count = count;
+        power::draft_block(ctx, *block);
     });
 }

@@ -93,9 +93,15 @@ int32_t run_step(power_context * context, const power_chain & chain, power::Temp
     return step;
 }
 
-void draft(power_context * context, power_chain & chain) {
+}  // namespace
+
+namespace power {
+
+void draft_chain(power_context * context, power_chain & chain) {
+    chain.out_count = 0;
+    check_chain(context, chain);
     const HeadOfChain head(context);
-    power::TemporaryRows written(context, chain.seq_id, chain.first_pos);
+    TemporaryRows written(context, chain.seq_id, chain.first_pos);
     const bool wants_probability = chain.p_min > 0.0f || chain.out_probabilities != nullptr;
     int32_t token = chain.token;
     const float * state = chain.state;
@@ -103,7 +109,7 @@ void draft(power_context * context, power_chain & chain) {
         put_row(context, chain, chain.heads == 1 ? 0 : step, step, token, state);
         const int32_t row = run_step(context, chain, written, step);
         float probability = 0.0f;
-        token = power::choose_at_row(context, row, wants_probability ? &probability : nullptr).token;
+        token = choose_at_row(context, row, wants_probability ? &probability : nullptr).token;
         if (probability < chain.p_min) {
             break;
         }
@@ -112,12 +118,12 @@ void draft(power_context * context, power_chain & chain) {
             chain.out_probabilities[step] = probability;
         }
         chain.out_count = step + 1;
-        state = power::nextn_row(context, row);
+        state = nextn_row(context, row);
     }
     written.drop();
 }
 
-}  // namespace
+}  // namespace power
 
 extern "C" {
 
@@ -140,9 +146,7 @@ power_status power_draft_chain(power_context * ctx, power_chain * chain, power_e
     return power::guarded(err, [&] {
         power::ContextUse use(ctx);
         power::check_size(chain, "power_chain");
-        chain->out_count = 0;
-        check_chain(ctx, *chain);
-        draft(ctx, *chain);
+        power::draft_chain(ctx, *chain);
     });
 }
 

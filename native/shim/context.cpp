@@ -92,12 +92,10 @@ void size_arrays(power_context * context) {
         context->seq_id_pointers[row] = &context->seq_ids[row];
     }
     context->layer_on.assign((size_t) llama_model_n_layer(context->model->llama) + 1, 0);
-    if (context->kind != POWER_CONTEXT_TARGET) {
-        context->draft_tokens.resize(rows);
-        context->draft_positions.resize(rows);
-        context->draft_seq_ids.resize(rows);
-        context->draft_wants.resize(rows);
-    }
+    context->draft_tokens.resize(rows);
+    context->draft_positions.resize(rows);
+    context->draft_seq_ids.resize(rows);
+    context->draft_wants.resize(rows);
     if (context->kind == POWER_CONTEXT_NEXTN) {
         context->draft_states.resize(rows * (size_t) llama_model_n_embd(context->model->llama));
     }

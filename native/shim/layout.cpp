@@ -104,6 +104,16 @@ Layout block_layout() {
                       AT(out_confidences), AT(out_count), AT(reserved)});
 }
 
+Layout round_layout() {
+    using S = power_round;
+    return layout<S>("power_round",
+                     {AT(size), AT(seq_id), AT(first_pos), AT(anchor), AT(max_tokens), AT(room_tokens),
+                      AT(min_tokens), AT(p_min), AT(slice_rows), AT(fill_slices), AT(ctx_tokens), AT(features_row),
+                      AT(drafter), AT(chain), AT(block), AT(layers), AT(n_layers), AT(n_ends), AT(ends), AT(tokens), AT(emitted), AT(features), AT(drafted),
+                      AT(accepted), AT(emitted_count), AT(evaluated_rows), AT(target_calls), AT(step), AT(verified),
+                      AT(fed), AT(draft_ns), AT(verify_ns), AT(choose_ns)});
+}
+
 Layout sampler_params_layout() {
     using S = power_sampler_params;
     return layout<S>("power_sampler_params",
@@ -121,7 +131,7 @@ const std::vector<Layout> & layouts() {
         error_layout(),          build_info_layout(),    device_info_layout(), cuda_info_layout(),
         model_params_layout(),   model_info_layout(),    context_params_layout(), context_info_layout(),
         rows_layout(),           sequence_info_layout(), chain_layout(),       block_layout(),
-        sampler_params_layout(),
+        round_layout(),          sampler_params_layout(),
     };
     return table;
 }

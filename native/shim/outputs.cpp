@@ -43,6 +43,21 @@ BlockSummary summarize(const float * values, int32_t count) {
     return summary;
 }
 
+// Index of the first value from `start` on that equals `wanted`; there is one.
+int32_t first_equal(const float * values, int32_t start, int32_t count, float wanted) {
+    int32_t at = start;
+    for (; at + kLanes <= count; at += kLanes) {
+        int32_t found = 0;
+        for (int32_t lane = 0; lane < kLanes; ++lane) {
+            found |= values[at + lane] == wanted ? 1 : 0;
+        }
+        if (found != 0) {
+            break;
+        }
+    }
+    return (int32_t) (std::find(values + at, values + count, wanted) - values);
+}
+
 // e^x for -32 <= x <= 0, to about 1e-7 of itself: 2^n times a polynomial for the fraction. Plain arithmetic without
 // branches or calls, so that the lanes below stay in vector registers; the C library's function takes far longer.
 inline float exponential(float x) {
@@ -105,8 +120,7 @@ bool choose_largest(const float * logits, int32_t count, Choice & choice) {
         return false;
     }
     // The first block with the largest value holds its lowest id.
-    const float * found = std::find(logits + block_start, logits + count, largest);
-    choice = Choice{(int32_t) (found - logits), largest};
+    choice = Choice{first_equal(logits, block_start, count, largest), largest};
     return true;
 }
 

@@ -368,6 +368,64 @@ typedef struct power_block {
 
 POWER_API power_status power_draft_block(power_context *ctx, power_block *block, power_error *err);
 
+// ---------------------------------------------------------------- rounds
+
+enum power_round_step {
+    POWER_STEP_DRAFT = 1,
+    POWER_STEP_EVALUATE = 2,
+    POWER_STEP_CHOOSE = 3,
+    POWER_STEP_DISCARD = 4,
+    POWER_STEP_FEED = 5
+};
+
+// One greedy round of a target and a drafter that reads its hidden rows, both at `first_pos` tokens: draft, evaluate
+// `anchor` and the drafts slice by slice while the target's choices confirm them, drop the rejected rows, feed the
+// drafter the rows that stay with their hidden rows. Each step is the call of its own: power_draft_chain or
+// power_draft_block, power_evaluate, power_argmax, power_memory_truncate, power_evaluate.
+// Either `chain`, with one head, or `block` is set. Their seq_id, first_pos, token, p_min, max_tokens, state and
+// out_tokens are taken from the round; the rest is as for their own calls.
+// A failure names the step in `step`; rows that the round wrote may stay then, in both contexts.
+// `fed` 0 with POWER_OK: the rejected rows cannot be dropped exactly. They are still in the target's memory, the drafter
+// got no row, and everything else is as told.
+typedef struct power_round {
+    uint32_t size;
+    int32_t seq_id;
+    int32_t first_pos;         // position of the anchor
+    int32_t anchor;
+    int32_t max_tokens;        // most drafts, at least 1; more than room_tokens counts as room_tokens
+    int32_t room_tokens;       // drafts that there is room for below
+    int32_t min_tokens;        // fewer drafts than this are dropped
+    float p_min;
+    int32_t slice_rows;        // most rows of one evaluation of the target, at least 1
+    uint32_t fill_slices;      // 1: slices of a round with drafts are filled up to slice_rows; what was added is dropped
+    int32_t ctx_tokens;        // slices are filled up to this position at most
+    int32_t features_row;      // chain: the row of `features` before the anchor, set by the caller; block: 0
+    power_context *drafter;
+    power_chain *chain;
+    power_block *block;
+    const uint32_t *layers;    // of the target's hidden rows, with `block`
+    uint32_t n_layers;
+    uint32_t n_ends;
+    const int32_t *ends;       // tokens that end the round beside the model's own
+    int32_t *tokens;           // room for room_tokens + 1: the anchor, then the drafts
+    int32_t *emitted;          // room for room_tokens + 1: accepted drafts, then the correction or bonus
+    float *features;           // hidden rows of the round: chain n_embd values each, behind features_row, where the last
+                               // one is before the next anchor; block n_layers x n_embd; room for room_tokens + 1
+    int32_t drafted;
+    int32_t accepted;
+    int32_t emitted_count;     // the rows that stay, too: the anchor's and those of all emitted tokens but the last
+    int32_t evaluated_rows;
+    int32_t target_calls;
+    int32_t step;              // power_round_step
+    uint32_t verified;         // 1: every row that was needed is chosen, what comes later cannot change the counts above
+    uint32_t fed;
+    uint64_t draft_ns;         // drafting and feeding
+    uint64_t verify_ns;        // evaluating the target's rows, reading hidden rows, dropping rows
+    uint64_t choose_ns;
+} power_round;
+
+POWER_API power_status power_greedy_round(power_context *ctx, power_round *round, power_error *err);
+
 // ---------------------------------------------------------------- samplers
 
 // Order: bias, penalties, DRY, top-k, typical, top-p, min-p, XTC, temperature, draw. With a grammar the drawn token is

@@ -168,7 +168,7 @@ struct power_context {
     int32_t last_rows = 0;                         // rows of the last evaluation, 0 = nothing to read
     std::vector<int32_t> cells_before;             // recurrent cell of each sequence before an evaluation
 
-    // Rows of the drafting primitives, sized at open for the kinds that draft; states for POWER_CONTEXT_NEXTN.
+    // Rows of the drafting primitives and of a round's slices, sized at open; states for POWER_CONTEXT_NEXTN.
     int32_t nextn_head = 0;
     std::vector<int32_t> draft_tokens;
     std::vector<int32_t> draft_positions;
@@ -243,6 +243,13 @@ Choice choose_at_row(power_context * context, int32_t row, float * probability);
 // ---- taps (taps.cpp)
 void check_state_width(const power_model * model);
 const float * nextn_row(power_context * context, int32_t row);
+void read_nextn(power_context * context, int32_t first_row, int32_t n_rows, float * out);
+void read_layers(power_context * context, const uint32_t * layers, uint32_t n_layers, int32_t first_row, int32_t n_rows,
+                 float * out);
+
+// ---- drafting (chain.cpp, block.cpp); the number of drafts is in `out_count`
+void draft_chain(power_context * context, power_chain & chain);
+void draft_block(power_context * context, power_block & block);
 
 // ---- sequences (sequences.cpp)
 void check_sequence_id(const power_context * context, int32_t seq_id);

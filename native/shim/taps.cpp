@@ -106,6 +106,24 @@ const float * nextn_row(power_context * context, int32_t row) {
     return values;
 }
 
+void read_nextn(power_context * context, int32_t first_row, int32_t n_rows, float * out) {
+    check_range(context, first_row, n_rows);
+    const size_t width = (size_t) llama_model_n_embd(context->model->llama);
+    for (int32_t i = 0; i < n_rows; ++i) {
+        memcpy(out + (size_t) i * width, nextn_row(context, first_row + i), width * sizeof(float));
+    }
+}
+
+void read_layers(power_context * context, const uint32_t * layers, uint32_t n_layers, int32_t first_row, int32_t n_rows,
+                 float * out) {
+    check_tapped(context, layers, n_layers);
+    check_range(context, first_row, n_rows);
+    const ComputeClock clock(context);
+    for (uint32_t at = 0; at < n_layers; ++at) {
+        copy_layer(context, layers[at], first_row, n_rows, out, n_layers, at);
+    }
+}
+
 }  // namespace power
 
 extern "C" {
@@ -153,11 +171,7 @@ power_status power_read_nextn(power_context * ctx, int32_t first_row, int32_t n_
     return power::guarded(err, [&] {
         power::ContextUse use(ctx);
         power::check_not_null(out, "out");
-        check_range(ctx, first_row, n_rows);
-        const size_t width = (size_t) llama_model_n_embd(ctx->model->llama);
-        for (int32_t i = 0; i < n_rows; ++i) {
-            memcpy(out + (size_t) i * width, power::nextn_row(ctx, first_row + i), width * sizeof(float));
-        }
+        power::read_nextn(ctx, first_row, n_rows, out);
     });
 }
 
@@ -167,12 +181,7 @@ power_status power_read_layers(power_context * ctx, const uint32_t * layers, uin
         power::ContextUse use(ctx);
         power::check_not_null(layers, "layers");
         power::check_not_null(out, "out");
-        check_tapped(ctx, layers, n_layers);
-        check_range(ctx, first_row, n_rows);
-        const power::ComputeClock clock(ctx);
-        for (uint32_t at = 0; at < n_layers; ++at) {
-            copy_layer(ctx, layers[at], first_row, n_rows, out, n_layers, at);
-        }
+        power::read_layers(ctx, layers, n_layers, first_row, n_rows, out);
     });
 }
 

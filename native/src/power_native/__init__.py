@@ -5,8 +5,9 @@ Importing this package loads nothing and works without the library; the first us
 | Module | Content |
 | --- | --- |
 | ``model``, ``context``, ``vocabulary``, ``sampler`` | the protocols of ``power_core.target`` |
-| ``block``, ``draft`` | drafting primitives for plugins |
+| ``block``, ``draft``, ``round`` | drafting primitives for plugins |
 | ``block_graph``, ``block_opening`` | the draft graph of any block drafter: check, open, feed, draft |
+| ``block_rounds`` | its whole greedy rounds |
 | ``block_plugin`` | what a block drafter's plugin registers |
 | ``info`` | the library's facts and its devices |
 | ``quantize`` | ``power_native.quantize.quantize``: another weight type for a file |
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from power_native.draft import NextnChain
     from power_native.info import DeviceInfo, devices, exposes_layer_inputs, library_info
     from power_native.model import NativeModel, NativeTraits
+    from power_native.round import RoundCall
     from power_native.sampler import GreedySampler, NativeSampler
     from power_native.targets import native_target
     from power_native.vocabulary import NativeVocabulary
@@ -50,6 +52,7 @@ __all__ = [
     "NativeTraits",
     "NativeVocabulary",
     "NextnChain",
+    "RoundCall",
     "block_draft_refusal",
     "block_strategy",
     "devices",
@@ -74,6 +77,7 @@ _HOMES = {
     "NativeTraits": "model",
     "NativeVocabulary": "vocabulary",
     "NextnChain": "draft",
+    "RoundCall": "round",
     "block_draft_refusal": "block_opening",
     "block_strategy": "block_plugin",
     "devices": "info",

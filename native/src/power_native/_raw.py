@@ -46,6 +46,11 @@ POWER_CHOOSE_LATTICE = 1
 POWER_CONFIDENCE_NONE = 0
 POWER_CONFIDENCE_SOFTMAX = 1
 POWER_CONFIDENCE_STATE = 2
+POWER_STEP_DRAFT = 1
+POWER_STEP_EVALUATE = 2
+POWER_STEP_CHOOSE = 3
+POWER_STEP_DISCARD = 4
+POWER_STEP_FEED = 5
 
 power_progress = CFUNCTYPE(c_int32, c_float, c_void_p)
 
@@ -414,6 +419,80 @@ class power_block(Structure):
     )
 
 
+class power_round(Structure):
+    """`power_round` of power_shim.h."""
+
+    size: int
+    seq_id: int
+    first_pos: int
+    anchor: int
+    max_tokens: int
+    room_tokens: int
+    min_tokens: int
+    p_min: float
+    slice_rows: int
+    fill_slices: int
+    ctx_tokens: int
+    features_row: int
+    drafter: Any
+    chain: Any
+    block: Any
+    layers: Any
+    n_layers: int
+    n_ends: int
+    ends: Any
+    tokens: Any
+    emitted: Any
+    features: Any
+    drafted: int
+    accepted: int
+    emitted_count: int
+    evaluated_rows: int
+    target_calls: int
+    step: int
+    verified: int
+    fed: int
+    draft_ns: int
+    verify_ns: int
+    choose_ns: int
+
+    _fields_ = (
+        ("size", c_uint32),
+        ("seq_id", c_int32),
+        ("first_pos", c_int32),
+        ("anchor", c_int32),
+        ("max_tokens", c_int32),
+        ("room_tokens", c_int32),
+        ("min_tokens", c_int32),
+        ("p_min", c_float),
+        ("slice_rows", c_int32),
+        ("fill_slices", c_uint32),
+        ("ctx_tokens", c_int32),
+        ("features_row", c_int32),
+        ("drafter", c_void_p),
+        ("chain", POINTER(power_chain)),
+        ("block", POINTER(power_block)),
+        ("layers", POINTER(c_uint32)),
+        ("n_layers", c_uint32),
+        ("n_ends", c_uint32),
+        ("ends", POINTER(c_int32)),
+        ("tokens", POINTER(c_int32)),
+        ("emitted", POINTER(c_int32)),
+        ("features", POINTER(c_float)),
+        ("drafted", c_int32),
+        ("accepted", c_int32),
+        ("emitted_count", c_int32),
+        ("evaluated_rows", c_int32),
+        ("target_calls", c_int32),
+        ("step", c_int32),
+        ("verified", c_uint32),
+        ("fed", c_uint32),
+        ("draft_ns", c_uint64),
+        ("verify_ns", c_uint64),
+        ("choose_ns", c_uint64),
+    )
+
+
 class power_sampler_params(Structure):
     """`power_sampler_params` of power_shim.h."""
 
@@ -483,6 +562,7 @@ STRUCTS: tuple[type[Structure], ...] = (
     power_sequence_info,
     power_chain,
     power_block,
+    power_round,
     power_sampler_params,
 )
 FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
@@ -563,6 +643,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "power_draft_chain": (c_int32, (c_void_p, POINTER(power_chain), POINTER(power_error))),
     "power_draft_block": (c_int32, (c_void_p, POINTER(power_block), POINTER(power_error))),
+    "power_greedy_round": (c_int32, (c_void_p, POINTER(power_round), POINTER(power_error))),
     "power_sampler_open": (c_int32, (c_void_p, POINTER(power_sampler_params), POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_clone": (c_int32, (c_void_p, POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_close": (None, (c_void_p,)),

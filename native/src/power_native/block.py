@@ -16,7 +16,7 @@ from power_native.context import NativeContext
 Confidence: TypeAlias = Literal["none", "softmax", "state"]
 Drafts: TypeAlias = tuple[list[TokenId], NDArray[np.float32] | None]
 
-_CONFIDENCES = {
+CONFIDENCES = {
     "none": _raw.POWER_CONFIDENCE_NONE,
     "softmax": _raw.POWER_CONFIDENCE_SOFTMAX,
     "state": _raw.POWER_CONFIDENCE_STATE,
@@ -144,9 +144,9 @@ class BlockDraft:
                 f"{self.context.ctx_tokens} tokens",
                 hint="open the draft's context with more tokens",
             )
-        if confidence not in _CONFIDENCES:
+        if confidence not in CONFIDENCES:
             self._refuse_confidence(confidence)
-        block.confidence = _CONFIDENCES[confidence]
+        block.confidence = CONFIDENCES[confidence]
         scored = confidence != "none"
         block.out_confidences = self._confidences_pointer if scored else None
         self.context.choose_on_device(block.choice == _raw.POWER_CHOOSE_LARGEST and confidence != "softmax")
@@ -167,7 +167,7 @@ class BlockDraft:
         )
 
     def _refuse_confidence(self, value: str) -> NoReturn:
-        allowed = ", ".join(_CONFIDENCES)
+        allowed = ", ".join(CONFIDENCES)
         raise ConfigError(
             f"`confidence` is {value!r}, expected one of {allowed}", field="confidence", value=value, allowed=allowed
         )

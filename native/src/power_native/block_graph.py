@@ -16,6 +16,7 @@ Source: llama_cpp.md, "Draft side".
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -25,9 +26,12 @@ from numpy.typing import NDArray
 
 from power_core.drafter import DraftRequest
 from power_core.errors import ConfigError, NativeCallError, StateError
+from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId
 from power_native import _raw
-from power_native.block import BlockDraft, Confidence, Drafts
+from power_native.block import CONFIDENCES, BlockDraft, Confidence, Drafts
+from power_native.block_rounds import BlockRounds
+from power_native.context import NativeContext
 from power_native.model import NativeModel
 
 if TYPE_CHECKING:
@@ -59,6 +63,7 @@ class BlockGraph:
         self._context = draft.context
         self._feed = draft.feed
         self._choose = _choice(draft, layout, draft_max_tokens)
+        self._layout = layout
         self._row_shape = (len(layout.target_layers), layout.hidden)
         self._draft_max_tokens = draft_max_tokens
         self._confidence = confidence
@@ -96,10 +101,7 @@ class BlockGraph:
             ConfigError: ``p_min`` is above 0 and the drafter has no confidence.
             NativeCallError: a row without a finite choice: the drafter's weights are damaged.
         """
-        confidence: Confidence = "none"
-        if request.p_min > 0.0:
-            require_confidence(self._confidence, request.p_min)
-            confidence = self._confidence
+        confidence = self._confidence_for(request.p_min)
         try:
             return self._choose(
                 first_pos=request.n_past,
@@ -110,10 +112,22 @@ class BlockGraph:
                 seq_id=request.seq_id,
             )
         except NativeCallError as error:
-            if error.status == _raw.POWER_NO_FINITE_LOGIT:
-                path = self._model.settings.path
-                error.hint = f"the weights of the draft {path} are damaged: use another draft, or run with `--spec off`"
+            self._explain(error)
             raise
+
+    def open_rounds(self, target: TargetContext) -> BlockRounds | None:
+        """Return what runs whole greedy rounds; None for another backend's target, and for a subclass."""
+        if type(self) is not BlockGraph or not isinstance(target, NativeContext):
+            return None
+        return BlockRounds(
+            target,
+            self._context,
+            _block_of(self._layout, self._draft_max_tokens),
+            max_tokens=self._draft_max_tokens,
+            lengths_tokens=self._lengths_tokens,
+            confidence_for=lambda p_min: CONFIDENCES[self._confidence_for(p_min)],
+            explain=self._explain,
+        )
 
     def save(self, seq_id: SeqId) -> int:
         """Return the sequence's length; the memory is only ever cut back to one."""
@@ -129,6 +143,17 @@ class BlockGraph:
         self._lengths_tokens.clear()
         self._context.close()
         self._model.close()
+
+    def _confidence_for(self, p_min: float) -> Confidence:
+        if p_min > 0.0:
+            require_confidence(self._confidence, p_min)
+            return self._confidence
+        return "none"
+
+    def _explain(self, error: NativeCallError) -> None:
+        if error.status == _raw.POWER_NO_FINITE_LOGIT:
+            path = self._model.settings.path
+            error.hint = f"the weights of the draft {path} are damaged: use another draft, or run with `--spec off`"
 
     def _begun(self, seq_id: SeqId, operation: str) -> int:
         length_tokens = self._lengths_tokens.get(seq_id)
@@ -179,4 +204,17 @@ def _choice(draft: BlockDraft, layout: BlockLayout, draft_max_tokens: int) -> Ca
         return partial(draft.choose_largest, n_rows=n_rows, first_row=first_row, fill_token=fill_token)
     return partial(
         draft.walk_lattice, n_rows=n_rows, first_row=first_row, fill_token=fill_token, width=layout.lattice_width
+    )
+
+
+def _block_of(layout: BlockLayout, draft_max_tokens: int) -> _raw.power_block:
+    """Return what is the same in every block of a whole round."""
+    geometry = layout.geometry
+    return _raw.power_block(
+        size=ctypes.sizeof(_raw.power_block),
+        choice=_raw.POWER_CHOOSE_LATTICE if layout.lattice_width else _raw.POWER_CHOOSE_LARGEST,
+        fill_token=layout.mask_token,
+        n_rows=geometry.rows(draft_max_tokens),
+        first_row=geometry.first_draft_row,
+        lattice_width=layout.lattice_width,
     )

@@ -9,6 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
+from power_core.greedy_rounds import GreedyRounds, offered_rounds
+from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, Taps, TokenId
 
 MOST_OWED_ROWS = 64
@@ -58,10 +60,19 @@ class DeferredFeeding:
         else:
             self._owed.setdefault(rows.seq_id, []).append(rows)
 
+    def ready_to_draft(self, seq_id: SeqId) -> None:
+        """Hand over what is owed; the drafter is asked next."""
+        self._asked.add(seq_id)
+        self._hand_over(seq_id)
+
+    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
+        """Return the drafter's whole rounds, None when it has none."""
+        rounds = offered_rounds(self._drafter, target)
+        return None if rounds is None else FedRounds(self, rounds)
+
     def propose(self, request: DraftRequest) -> Proposal:
         """Hand over what is owed, then ask."""
-        self._asked.add(request.seq_id)
-        self._hand_over(request.seq_id)
+        self.ready_to_draft(request.seq_id)
         return self._drafter.propose(request)
 
     def accept(self, accepted_tokens: int, *, seq_id: SeqId = 0) -> None:
@@ -101,6 +112,31 @@ class DeferredFeeding:
             fed: list[CommittedRows] = []
             self._latest[seq_id].place = (self._drafter.checkpoint(seq_id=seq_id), fed, 0)
             self._owed[seq_id] = fed
+
+
+class FedRounds:
+    """Whole rounds of a drafter that is handed what it is owed before each of them (``GreedyRounds``)."""
+
+    def __init__(self, feeding: DeferredFeeding, rounds: GreedyRounds) -> None:
+        self._feeding = feeding
+        self._seq_id: SeqId = 0
+        self._rounds = rounds
+        self.sheet = rounds.sheet
+        self.tokens = rounds.tokens
+        self.emitted = rounds.emitted
+        self.taps = rounds.taps
+
+    def prepare(
+        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
+    ) -> None:
+        """Set what stays the same in a request."""
+        self._seq_id = seq_id
+        self._rounds.prepare(seq_id=seq_id, min_tokens=min_tokens, p_min=p_min, filled=filled, stop_tokens=stop_tokens)
+
+    def run(self) -> None:
+        """Hand over, then run a round."""
+        self._feeding.ready_to_draft(self._seq_id)
+        self._rounds.run()
 
 
 def joined(parts: Sequence[CommittedRows]) -> CommittedRows:

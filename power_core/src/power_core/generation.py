@@ -13,7 +13,7 @@ from power_core.drafter import Drafter, DraftRequest, call_drafter
 from power_core.errors import Cancelled, StateError
 from power_core.logprobs import TokenLogprobs
 from power_core.report import FinishReason, GenerationResult, Report
-from power_core.scheduling import DraftScheduler, GuardedScheduler, RoundOutcome
+from power_core.scheduling import DraftScheduler, FixedScheduler, GuardedScheduler, RoundOutcome
 from power_core.settings import RequestSettings
 from power_core.target import TargetModel
 from power_core.text import StopPreview, TextStream
@@ -81,6 +81,8 @@ class Generation(Iterator[TokenPiece]):
         self._records = records
         self._logprobs: list[TokenLogprobs] = []
         self.report = report
+        self._whole_rounds = self._prepare_rounds()
+        self._tells_scheduler = not isinstance(scheduler, FixedScheduler)
 
     def __iter__(self) -> Generation:
         return self
@@ -182,33 +184,42 @@ class Generation(Iterator[TokenPiece]):
             self._finish("context_full")
             return
         report = self.report
-        draft_ns = report.timings_ns.draft
-        request = self._draft_request(remaining_tokens, remaining_context)
+        draft_ns, calls = report.timings_ns.draft, report.target_calls
+        limit = self._draft_limit(remaining_tokens, remaining_context)
         with VerifyTransaction(self._parts, report) as transaction:
-            calls = report.target_calls
-            proposal = transaction.propose(request)
-            preview = self._stream.preview()
-            block = transaction.verify(lambda token: self._is_terminal(token, preview))
-            transaction.commit()
-        report.verified_tokens += len(block.emitted) - self._is_end(block.emitted[-1])
-        draft_ns = report.timings_ns.draft - draft_ns
-        self._observe(
-            RoundOutcome(
-                asked_tokens=0 if request is None else request.limit_tokens,
-                drafted_tokens=len(proposal.tokens),
-                accepted_tokens=block.accepted_tokens,
-                draft_ns=draft_ns,
-                verify_ns=time.perf_counter_ns() - transaction.started_ns - draft_ns,
-                target_calls=report.target_calls - calls,
-                slice_rows=sequence.slice_rows,
+            emitted = self._decide(transaction, limit)
+        report.verified_tokens += len(emitted) - self._is_end(emitted[-1])
+        if self._tells_scheduler:
+            draft_ns = report.timings_ns.draft - draft_ns
+            self._observe(
+                RoundOutcome(
+                    asked_tokens=limit,
+                    drafted_tokens=transaction.drafted_tokens,
+                    accepted_tokens=transaction.accepted_tokens,
+                    draft_ns=draft_ns,
+                    verify_ns=time.perf_counter_ns() - transaction.started_ns - draft_ns,
+                    target_calls=report.target_calls - calls,
+                    slice_rows=sequence.slice_rows,
+                )
             )
-        )
 
-    def _draft_request(self, remaining_tokens: int, remaining_context: int) -> DraftRequest | None:
+    def _decide(self, transaction: VerifyTransaction, limit: int) -> Sequence[TokenId]:
+        """Run the steps of a round: in one call where the backend does that, and no text decides where it ends."""
+        if limit and self._whole_rounds and self._parts.runs_whole:
+            return transaction.run_whole(limit)
+        transaction.propose(self._draft_request(limit) if limit else None)
+        preview = self._stream.preview()
+        block = transaction.verify(lambda token: self._is_terminal(token, preview))
+        transaction.commit()
+        return block.emitted
+
+    def _draft_limit(self, remaining_tokens: int, remaining_context: int) -> int:
+        """Return how many drafts to ask for, 0 for a round without."""
         limit = self._scheduler.next_limit(remaining_tokens, remaining_context)
         self.report.count_limit(limit)
-        if self._parts.drafter is None or limit == 0 or limit < self._draft_min:
-            return None
+        return 0 if self._parts.drafter is None or limit < self._draft_min else limit
+
+    def _draft_request(self, limit: int) -> DraftRequest:
         sequence = self._parts.sequence
         return DraftRequest(
             seq_id=sequence.seq_id,
@@ -218,6 +229,20 @@ class Generation(Iterator[TokenPiece]):
             min_tokens=self._draft_min,
             p_min=self._draft_p_min,
         )
+
+    def _prepare_rounds(self) -> bool:
+        """Set what stays the same in whole rounds; False where there are none, or text decides where one ends."""
+        parts = self._parts
+        if parts.rounds is None or self._request.stop:
+            return False
+        parts.rounds.prepare(
+            seq_id=parts.sequence.seq_id,
+            min_tokens=self._draft_min,
+            p_min=self._draft_p_min,
+            filled=parts.sequence.fixed_shape,
+            stop_tokens=self._request.stop_tokens,
+        )
+        return True
 
     def _is_terminal(self, token: TokenId, preview: StopPreview | None) -> bool:
         return self._is_end(token) or (preview is not None and preview.completes(token))

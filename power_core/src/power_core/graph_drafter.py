@@ -1,6 +1,7 @@
 """The life cycle of a drafter that runs a draft graph; the drafting itself is the graph's.
 
-A plugin with a model behind it writes a ``DraftGraph`` and hands out ``GraphDrafter(graph)``::
+A plugin with a model behind it writes a ``DraftGraph`` and hands out ``GraphDrafter(graph)``; a graph that runs whole
+rounds in one call says so by ``power_core.greedy_rounds.OffersRounds``::
 
     begin      clear
     process    feed                     committed rows, each once and in order
@@ -21,6 +22,8 @@ from numpy.typing import NDArray
 
 from power_core.drafter import DraftRequest, Proposal
 from power_core.errors import StateError
+from power_core.greedy_rounds import GreedyRounds, offered_rounds
+from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
 
 GraphState: TypeAlias = Any
@@ -65,9 +68,9 @@ class DraftGraph(Protocol):
         ...
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(eq=False)
 class GraphCheckpoint:
-    """Everything that moves in a round."""
+    """Everything that moves in a round: a value, never changed. Not frozen, since every round makes one."""
 
     state: GraphState
     proposed_tokens: int
@@ -134,9 +137,13 @@ class GraphDrafter:
             )
         self._proposed_tokens[seq_id] = 0
 
+    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
+        """Return what runs whole greedy rounds; None unless the graph does, and for a subclass, whose steps differ."""
+        return offered_rounds(self._graph, target) if type(self) is GraphDrafter else None
+
     def checkpoint(self, *, seq_id: SeqId = 0) -> GraphCheckpoint:
         self._begun("checkpoint", seq_id)
-        return GraphCheckpoint(state=self._graph.save(seq_id), proposed_tokens=self._proposed_tokens[seq_id])
+        return GraphCheckpoint(self._graph.save(seq_id), self._proposed_tokens[seq_id])
 
     def restore(self, checkpoint: GraphCheckpoint, *, seq_id: SeqId = 0) -> None:
         self._begun("restore", seq_id)

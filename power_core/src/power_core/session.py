@@ -17,6 +17,7 @@ from power_core.drafter import Drafter
 from power_core.errors import PromptError, StateError, out_of_range
 from power_core.exactness.guarantor import Guarantor
 from power_core.generation import Generation, only_one_thread
+from power_core.greedy_rounds import offered_rounds
 from power_core.logprobs import RecordingSampler
 from power_core.report import DraftRecord, ProbeRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
@@ -84,6 +85,7 @@ class Session:
         self._fed_drafter = drafter
         if drafter is not None and settings.scheduler != "fixed":
             self._fed_drafter = DeferredFeeding(drafter, min(MOST_OWED_ROWS, context.ubatch_rows))
+        self._rounds = offered_rounds(self._fed_drafter, context)
         self._resources = resources
         self._guarantor = guarantor
         self._schedulers = SchedulerSource(
@@ -288,6 +290,7 @@ class Session:
         self._parts = Round(self._sequence, self._sampler, self._fed_drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
         self._parts.guarantor = self._guarantor
+        self._parts.rounds = self._rounds if sampling.greedy and request.logprobs is None else None
         if self._guarantor is not None:
             self._sequence.slice_rows = self._guarantor.begin(greedy=sampling.greedy).slice_rows
 

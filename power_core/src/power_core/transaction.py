@@ -5,6 +5,8 @@ r"""The verification transaction: seven steps, one state machine, rolled back un
     OPEN --propose--> PROPOSED --verify--> VERIFIED --commit--> COMMITTED
       \________________\____________________\-- anything else --> ROLLED_BACK
 
+``run_whole`` goes from OPEN to COMMITTED in one call of the backend, by the same steps.
+
 1 checkpoint, 2 propose, 3 evaluate anchor and drafts, 4 draw rows to the first mismatch, 5 commit the accepted prefix
 and discard rejected rows, 6 hand out the emitted tokens, 7 on cancel or failure return to the last committed state.
 Source: power_reference.md section 2.
@@ -13,7 +15,7 @@ Source: power_reference.md section 2.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from enum import Enum
 from types import TracebackType
 
@@ -22,11 +24,14 @@ from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposa
 from power_core.errors import IntegrityError, StateError
 from power_core.exactness.guarantor import Guarantor
 from power_core.exactness.margin_guard import GuardedRows
+from power_core.greedy_rounds import GreedyRounds, RoundSheet
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
-from power_core.tokens import CommittedRows, TokenId
+from power_core.tokens import CommittedRows, Taps, TokenId
 from power_core.verify import VerifiedBlock, verify_block
+
+NO_PROPOSAL = Proposal()
 
 
 class TransactionState(Enum):
@@ -50,7 +55,14 @@ class Round:
         self.n_vocab = n_vocab
         self.checkpoint_rows: int | None = None
         self.guarantor: Guarantor | None = None
+        self.rounds: GreedyRounds | None = None
         self.open_transaction: VerifyTransaction | None = None
+
+    @property
+    def runs_whole(self) -> bool:
+        """Whether a round may now go in one call: the largest logit decides, and every slice can be rolled back."""
+        guarded = self.guarantor is not None and self.guarantor.guard_threshold is not None
+        return self.rounds is not None and not guarded and self.checkpoint_rows is None
 
 
 class VerifyTransaction:
@@ -61,20 +73,24 @@ class VerifyTransaction:
 
     Attributes:
         started_ns: When the round itself began: after what the state needed first, a rebuild or a measurement.
+        drafted_tokens: Drafts that were put up for verification.
+        accepted_tokens: Length of the accepted prefix, once the round is decided.
     """
 
     def __init__(self, parts: Round, report: Report) -> None:
         self._parts = parts
         self._report = report
         self._state = TransactionState.OPEN
-        self._proposal = Proposal()
+        self._proposal = NO_PROPOSAL
         self._block: VerifiedBlock | None = None
         self._rows: BlockRows | None = None
+        self._written = False
         self._start_length = 0
         self._drafter_mark: DrafterCheckpoint = None
         self._sampler_mark: SamplerSnapshot = None
         self._target_mark: Checkpoint | None = None
         self.started_ns = 0
+        self.drafted_tokens = self.accepted_tokens = 0
 
     @property
     def state(self) -> TransactionState:
@@ -128,6 +144,7 @@ class VerifyTransaction:
         started_ns = time.perf_counter_ns()
         parts = self._parts
         tokens = [parts.sequence.history[-1], *self._proposal.tokens]
+        self.drafted_tokens = len(self._proposal.tokens)
         threshold = parts.guarantor.guard_threshold if parts.guarantor is not None and len(tokens) > 1 else None
         if self._needs_checkpoint(len(tokens), guarded=threshold is not None):
             self._target_mark = mark = parts.sequence.checkpoint()
@@ -152,24 +169,39 @@ class VerifyTransaction:
         self._expect(TransactionState.VERIFIED, "commit")
         assert self._block is not None
         assert self._rows is not None
-        block, rows, sequence, drafter = self._block, self._rows, self._parts.sequence, self._parts.drafter
+        block, rows, drafter = self._block, self._rows, self._parts.drafter
+        self.accepted_tokens = block.accepted_tokens
         kept = rows.tokens[: len(block.emitted)]
         started_ns = time.perf_counter_ns()
-        taps = None if drafter is None else rows.taps(len(kept))
-        sequence.keep(kept, rows.evaluated_rows, self._target_mark, self._report)
-        verified_ns = time.perf_counter_ns()
-        if drafter is not None:
-            committed = CommittedRows(
-                seq_id=sequence.seq_id, start_pos=sequence.committed_tokens, tokens=kept, taps=taps
-            )
-            call_drafter("process", lambda: drafter.process(committed))
-            if self._proposal.tokens:
-                call_drafter("accept", lambda: drafter.accept(block.accepted_tokens, seq_id=sequence.seq_id))
-        sequence.history.extend(block.emitted)
-        sequence.clean = True
-        self._state = TransactionState.COMMITTED
-        self._parts.open_transaction = None
-        self._count(block, verified_ns - started_ns, time.perf_counter_ns() - verified_ns)
+        self._keep(kept, rows.evaluated_rows, None if drafter is None else rows.taps(len(kept)), started_ns)
+        if drafter is not None and self.drafted_tokens:
+            call_drafter("accept", lambda: drafter.accept(block.accepted_tokens, seq_id=self._parts.sequence.seq_id))
+        self._close(block.emitted)
+
+    def run_whole(self, max_tokens: int) -> Sequence[TokenId]:
+        """Steps 2 to 5 of a round in which the largest logits decide, in one call; return the emitted tokens.
+
+        Where the memory cannot drop the rejected rows exactly, step 5 follows as in any round.
+        """
+        self._expect(TransactionState.OPEN, "run_whole")
+        sequence, rounds = self._parts.sequence, self._parts.rounds
+        assert rounds is not None, "runs_whole"
+        sheet, history = rounds.sheet, sequence.history
+        sheet.first_pos, sheet.anchor, sheet.max_tokens = len(history) - 1, history[-1], max_tokens
+        sheet.slice_rows = sequence.slice_rows
+        self._written, sequence.clean = True, False
+        try:
+            call_drafter("run", rounds.run)
+        finally:
+            if sheet.verified:
+                self._count_calls(sheet)
+        self.drafted_tokens, self.accepted_tokens = sheet.drafted, sheet.accepted
+        emitted = rounds.emitted()
+        if not sheet.fed:
+            started_ns, kept = time.perf_counter_ns(), rounds.tokens()[: len(emitted)]
+            self._keep(kept, sheet.evaluated_rows, rounds.taps(len(kept)), started_ns)
+        self._close(emitted)
+        return emitted
 
     def rollback(self) -> None:
         """Step 7: return every state to the last committed round; safe to call again after an interruption."""
@@ -181,7 +213,7 @@ class VerifyTransaction:
             if parts.drafter is not None:
                 parts.drafter.restore(self._drafter_mark, seq_id=parts.sequence.seq_id)
             parts.sampler.restore(self._sampler_mark)
-            if self._rows is not None and self._rows.touched:
+            if self._written or (self._rows is not None and self._rows.touched):
                 parts.sequence.go_back(self._target_mark)
             else:
                 parts.sequence.clean = True
@@ -210,12 +242,35 @@ class VerifyTransaction:
             return True
         return parts.checkpoint_rows is not None and min(n_rows, parts.sequence.slice_rows) > parts.checkpoint_rows
 
-    def _count(self, block: VerifiedBlock, verify_ns: int, draft_ns: int) -> None:
-        report = self._report
-        report.rounds += 1
-        report.count_block(len(self._proposal.tokens), block.accepted_tokens)
-        report.timings_ns.verify += verify_ns
-        report.timings_ns.draft += draft_ns
+    def _keep(self, kept: Sequence[TokenId], evaluated_rows: int, taps: Taps | None, started_ns: int) -> None:
+        """Leave the rows that stay in the target's memory, then hand them to the drafter."""
+        sequence, drafter, timings = self._parts.sequence, self._parts.drafter, self._report.timings_ns
+        sequence.keep(kept, evaluated_rows, self._target_mark, self._report)
+        kept_ns = time.perf_counter_ns()
+        timings.verify += kept_ns - started_ns
+        if drafter is not None:
+            committed = CommittedRows(
+                seq_id=sequence.seq_id, start_pos=sequence.committed_tokens, tokens=kept, taps=taps
+            )
+            call_drafter("process", lambda: drafter.process(committed))
+            timings.draft += time.perf_counter_ns() - kept_ns
+
+    def _close(self, emitted: Sequence[TokenId]) -> None:
+        """Make the round the last committed one, and count it."""
+        sequence = self._parts.sequence
+        sequence.history.extend(emitted)
+        sequence.clean = True
+        self._state = TransactionState.COMMITTED
+        self._parts.open_transaction = None
+        self._report.rounds += 1
+        self._report.count_block(self.drafted_tokens, self.accepted_tokens)
+
+    def _count_calls(self, sheet: RoundSheet) -> None:
+        timings = self._report.timings_ns
+        self._report.target_calls += sheet.target_calls
+        timings.draft += sheet.draft_ns
+        timings.verify += sheet.verify_ns
+        timings.sample += sheet.choose_ns
 
     def _expect(self, state: TransactionState, operation: str) -> None:
         if self._state is not state:

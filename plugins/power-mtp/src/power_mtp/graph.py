@@ -23,10 +23,12 @@ from power_core.artifacts import merge_shards
 from power_core.drafter import DraftRequest
 from power_core.errors import ArtifactPairingError, StateError
 from power_core.plugins.types import DrafterContext
+from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_mtp.artifact import MtpValidator
 from power_mtp.config import STRATEGY, MtpConfig
 from power_mtp.draft_head import choose_head
+from power_mtp.rounds import MtpRounds
 from power_native import NativeContext, NextnChain, native_target
 
 API_MAJOR = 1
@@ -34,18 +36,29 @@ API_MAJOR = 1
 StateRows = NDArray[np.float32]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@attrs.define(eq=False)
 class HeadState:
-    """What the heads know of one sequence; a value, never changed.
+    """What the heads know of one sequence: a value, never changed. Not frozen, since every round makes one.
 
     Attributes:
         length_tokens: Rows in the heads' memory.
-        pending: float32[n_embd]: the target's state row of the last fed token, a view of its committed rows, which
-            nobody changes; zeros before position 0.
+        rows: float32[n, n_embd]: state rows of the target; nobody changes row ``row`` of them.
+        row: The pending one: the target's state row of the last fed token; zeros before position 0.
     """
 
     length_tokens: int
-    pending: StateRows
+    rows: StateRows
+    row: int
+
+    @property
+    def pending(self) -> StateRows:
+        """The pending row, float32[n_embd]."""
+        pending: StateRows = self.rows[self.row]
+        return pending
+
+    def after(self, n_rows: int, rows: StateRows, row: int) -> HeadState:
+        """Return the state ``n_rows`` rows later, with the pending row of then."""
+        return HeadState(self.length_tokens + n_rows, rows, row)
 
 
 class MtpGraph:
@@ -80,7 +93,7 @@ class MtpGraph:
         """Forget the sequence: empty memory, zeros as the pending row."""
         self._states.pop(seq_id, None)
         self._context.clear(seq_id)
-        self._states[seq_id] = HeadState(length_tokens=0, pending=np.zeros(self._n_embd, np.float32))
+        self._states[seq_id] = HeadState(0, np.zeros((1, self._n_embd), np.float32), 0)
 
     def length_tokens(self, seq_id: SeqId) -> int | None:
         """Rows in the sequence's memory, None before the first ``clear``."""
@@ -100,9 +113,7 @@ class MtpGraph:
         most = self._context.batch_rows
         for at in range(0, len(rows.tokens), most):
             self._feed_heads(rows.tokens[at : at + most], rows.start_pos + at, states[at : at + most], rows.seq_id)
-        self._states[rows.seq_id] = HeadState(
-            length_tokens=before.length_tokens + len(rows.tokens), pending=state_rows[-1]
-        )
+        self._states[rows.seq_id] = before.after(len(rows.tokens), state_rows, len(rows.tokens) - 1)
 
     @property
     def compute_ns(self) -> int:
@@ -124,6 +135,12 @@ class MtpGraph:
             seq_id=request.seq_id,
             probabilities=request.p_min > 0.0,
         )
+
+    def open_rounds(self, target: TargetContext) -> MtpRounds | None:
+        """Return what runs whole greedy rounds; several heads feed each row more than once and go step by step."""
+        if type(self) is not MtpGraph or self._heads > 1 or not isinstance(target, NativeContext):
+            return None
+        return MtpRounds(target, self._context, max_tokens=self.max_tokens, states=self._states)
 
     def save(self, seq_id: SeqId) -> HeadState:
         """Return the sequence's state; holds no copy of the memory, which is only ever cut back."""

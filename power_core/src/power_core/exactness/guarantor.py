@@ -15,7 +15,7 @@ from power_core.exactness.cache import ProbeCache
 from power_core.exactness.margin_guard import NOISE_MULTIPLE
 from power_core.exactness.probe import ProbeCell, ProbeTable, measure_rows, probe_tokens
 from power_core.exactness.stance import Stance, take_stance
-from power_core.exactness.zones import EDGE_ZONE, SHORT_ZONE, zone_of
+from power_core.exactness.zones import EDGE_ZONE, SHORT_ZONE, zone_end, zone_of
 from power_core.report import ProbeRecord, Report
 from power_core.sequence import TargetSequence
 from power_core.settings import SessionArithmetic
@@ -113,10 +113,11 @@ class Guarantor:
         """
         first = sequence.committed_tokens
         end = min(first + self._block_rows, self._context.ctx_tokens)
-        for depth_tokens in range(max(first, self._covered_tokens), end):
+        while max(first, self._covered_tokens) < end:
+            depth_tokens = max(first, self._covered_tokens)
             if zone_of(depth_tokens, self._planned_rows) not in self._zones:
                 self._enter(depth_tokens, sequence, report)
-        self._covered_tokens = max(end, self._covered_tokens)
+            self._covered_tokens = zone_end(depth_tokens, self._planned_rows)
 
     def _enter(self, depth_tokens: int, sequence: TargetSequence, report: Report) -> None:
         """Measure the zone of a depth, unless the context has no room for two rows there."""

@@ -25,3 +25,11 @@ def zone_of(depth_tokens: int, rows: int) -> int:
     while depth_tokens >= 4 * start_tokens:
         start_tokens *= 4
     return start_tokens
+
+
+def zone_end(depth_tokens: int, rows: int) -> int:
+    """Return the first depth behind ``depth_tokens`` that lies in another zone."""
+    if depth_tokens < 2 * STEP_TOKENS:
+        edges = (STEP_TOKENS - rows + 1, STEP_TOKENS, 2 * STEP_TOKENS)
+        return next(edge for edge in edges if edge > depth_tokens)
+    return 4 * zone_of(depth_tokens, rows)

@@ -1,0 +1,61 @@
+"""Whole greedy rounds of a block drafter: the blocks of its graph, its memory's lengths kept in step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, MutableMapping, Sequence
+
+from power_core.errors import NativeCallError
+from power_core.tokens import SeqId, TokenId
+from power_native import _raw
+from power_native.context import NativeContext
+from power_native.round import RoundCall
+
+
+class BlockRounds(RoundCall):
+    """Implements ``power_core.greedy_rounds.GreedyRounds`` for a block drafter.
+
+    Args:
+        target: The target's context.
+        drafter: The drafter's context.
+        block: What is the same in every block.
+        max_tokens: Most drafts of a round.
+        lengths_tokens: Rows fed by sequence: the graph's, written here after every round.
+        confidence_for: Returns what a draft's confidence has to be for a threshold, as the library numbers it.
+        explain: Adds a hint to an error while drafting.
+    """
+
+    def __init__(
+        self,
+        target: NativeContext,
+        drafter: NativeContext,
+        block: _raw.power_block,
+        *,
+        max_tokens: int,
+        lengths_tokens: MutableMapping[SeqId, int],
+        confidence_for: Callable[[float], int],
+        explain: Callable[[NativeCallError], None],
+    ) -> None:
+        super().__init__(target, drafter, max_tokens=max_tokens, block=block)
+        self._template = block
+        self._lengths_tokens = lengths_tokens
+        self._confidence_for = confidence_for
+        self._explain = explain
+
+    def prepare(
+        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
+    ) -> None:
+        """Set what stays the same in a request."""
+        super().prepare(seq_id=seq_id, min_tokens=min_tokens, p_min=p_min, filled=filled, stop_tokens=stop_tokens)
+        self._template.confidence = self._confidence_for(p_min)
+
+    def run(self) -> None:
+        """Run a round; the length moves only when all went well."""
+        sheet = self.sheet
+        try:
+            super().run()
+        except NativeCallError as error:
+            if sheet.step == _raw.POWER_STEP_DRAFT:
+                self._explain(error)
+            raise
+        if sheet.fed:
+            self._lengths_tokens[sheet.seq_id] = sheet.first_pos + sheet.emitted_count

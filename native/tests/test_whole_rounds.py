@@ -1,0 +1,235 @@
+"""Rounds in one call leave what rounds step by step leave: same tokens, same report, same states, whatever happens."""
+
+import attrs
+import power_zoo
+import pytest
+
+from power_core.drafter import DraftRequest
+from power_core.errors import Cancelled, NativeCallError
+from power_core.opening import open_session
+from power_core.testing.drafts import build_tiny_draft
+from power_core.testing.models import build_tiny_target
+from power_core.transaction import VerifyTransaction
+
+pytestmark = pytest.mark.native
+
+KINDS = ("mtp", "dflash", "dflash2", "dspark")
+COMMON = {"ctx": 512, "batch": 64, "threads": 1}
+TEXT = "def fibonacci(n):\n"
+TOKENS = 60
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """Return model and draft of a kind on a target kind."""
+    folder = tmp_path_factory.mktemp("tiny")
+
+    def files(kind, target):
+        model = build_tiny_target(folder / f"{target}.gguf", kind=target)
+        if kind == "mtp":
+            return {"model": model, "spec": kind}
+        draft = build_tiny_draft(folder / f"{kind}-{target}.gguf", kind=kind, target=target)
+        return {"model": model, "draft": draft, "spec": kind}
+
+    return files
+
+
+def zoo(kind):
+    """Return the trained target and its drafter."""
+    return {"model": power_zoo.target_path(), "draft": power_zoo.draft_path(kind), "spec": kind}
+
+
+class Both:
+    """One session whose rounds go in one call or step by step, as it is told; counts those in one call."""
+
+    def __init__(self, monkeypatch, **settings):
+        self.session = open_session(**{**COMMON, **settings})
+        self.offered = self.session._rounds
+        self.whole_rounds = 0
+        run_whole = VerifyTransaction.run_whole
+
+        def counted(transaction, max_tokens):
+            self.whole_rounds += 1
+            return run_whole(transaction, max_tokens)
+
+        monkeypatch.setattr(VerifyTransaction, "run_whole", counted)
+
+    def generate(self, whole, prompt=TEXT, **request):
+        self.session._rounds = self.offered if whole else None
+        return self.session.generate(prompt, **{"max_tokens": TOKENS, **request})
+
+    def trace(self, whole, **request):
+        """Return everything that a request leaves behind, times left out."""
+        result = self.generate(whole, **request).result()
+        report = attrs.asdict(result.report)
+        del report["timings_ns"]
+        return {
+            "tokens": result.tokens,
+            "text": result.text,
+            "finish_reason": result.finish_reason,
+            "report": report,
+            "memory": self.memory(),
+            "drafts": self.next_drafts(),
+        }
+
+    def memory(self):
+        facts = self.session.context.check_integrity()
+        return self.session.committed_tokens, facts.length_tokens, facts.stale
+
+    def next_drafts(self):
+        """Return what the drafter says next; its state shows there."""
+        drafter, history = self.session._drafter, self.session._sequence.history
+        if drafter._graph.length_tokens(0) != len(history) - 1:
+            return None
+        mark = drafter.checkpoint()
+        request = DraftRequest(n_past=len(history) - 1, anchor=history[-1], limit_tokens=4)
+        tokens = list(drafter.propose(request).tokens)
+        drafter.restore(mark)
+        return tokens
+
+    def check(self, **request):
+        steps, whole = self.trace(False, **request), self.trace(True, **request)
+        assert whole == steps
+        return whole
+
+
+@pytest.fixture
+def both(monkeypatch):
+    opened = []
+
+    def opening(**settings):
+        opened.append(Both(monkeypatch, **settings))
+        return opened[-1]
+
+    yield opening
+    for each in opened:
+        each.session.close()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"draft_max": 7, "verify_rows": 3},
+        {"draft_max": 5, "verify_rows": 1},
+        {"draft_max": 7, "verify_shape": "fixed", "verify_rows": 4},
+        {"draft_max": 4, "draft_min": 3, "draft_p_min": 0.6},
+        {"draft_max": 7, "scheduler": "adaptive", "snapshots": 3},
+        {"draft_max": 7, "snapshots": 5, "verify_rows": "all"},
+    ],
+    ids=lambda settings: "-".join(f"{name}={value}" for name, value in settings.items()) or "default",
+)
+@pytest.mark.parametrize("kind", ["mtp", "dspark"])
+def test_a_trained_drafters_rounds_leave_the_same(both, kind, settings):
+    if kind == "dspark" and "draft_p_min" in settings:
+        settings = {**settings, "draft_p_min": 0.3}
+    pair = both(**zoo(kind), **settings)
+    trace = pair.check()
+    assert pair.whole_rounds > 0
+    assert trace["report"]["accepted_tokens"] > 0
+    end = trace["tokens"][TOKENS // 2]
+    assert pair.check(stop_tokens=(end,))["finish_reason"] == "stop_token"
+
+
+@pytest.mark.parametrize("target", ["hybrid", "attention", "sliding-window"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_of_every_memory_leave_the_same(both, tiny, kind, target):
+    if kind == "mtp" and target != "hybrid":
+        pytest.skip("only the hybrid target has a head")
+    pair = both(**tiny(kind, target), draft_max=4)
+    pair.check(prompt=list(range(5, 45)))
+    pair.check(prompt=[7], max_tokens=9)
+    assert pair.whole_rounds > 0
+
+
+@pytest.mark.parametrize("kind", ["mtp", "dspark"])
+def test_a_rejection_beyond_the_window_is_replayed_as_in_steps(both, tiny, kind):
+    trace = both(**tiny(kind, "hybrid"), draft_max=7, snapshots=3, verify_rows="all").check(prompt=list(range(5, 45)))
+    assert trace["report"]["replays"] > 0
+
+
+@pytest.mark.parametrize(
+    "request_settings",
+    [{"stop": ("return",)}, {"temperature": 1.0, "seed": 3}, {"logprobs": 2}, {"repeat_penalty": 1.3}],
+    ids=["stop string", "drawn", "log-probabilities", "penalty"],
+)
+def test_what_needs_more_than_the_largest_logit_goes_step_by_step(both, request_settings):
+    pair = both(**zoo("dspark"))
+    pair.check(**request_settings)
+    assert pair.whole_rounds == 0
+
+
+def test_a_guarded_session_goes_step_by_step(both):
+    pair = both(**zoo("dspark"), arithmetic="guarded")
+    guarded = pair.session._guarantor.guard_threshold is not None
+    pair.check()
+    assert (pair.whole_rounds == 0) is guarded
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("who", ["target", "drafter"])
+def test_an_abort_at_any_step_loses_nothing(both, kind, who):
+    pair = both(**zoo(kind), draft_max=4, verify_rows=3)
+    expected = pair.generate(False).result().tokens
+    stopped = 0
+    for nodes in (0, 3, 40, 90, 150, 260, 400):
+        generation = pair.generate(True)
+        taken = [next(generation).token]
+        context = pair.session.context if who == "target" else pair.session._drafter._graph._context
+        context.abort_after(nodes)
+        try:
+            taken += [piece.token for piece in generation if piece.token is not None]
+        except Cancelled:
+            pytest.fail("an abort ends a request, it does not raise")
+        stopped += generation.finish_reason == "cancelled"
+        context.abort_after(-1)
+        taken += pair.session.resume(max_tokens=TOKENS - len(taken)).result().tokens
+        assert tuple(taken) == expected
+        assert pair.memory()[1:] == (len(pair.session._sequence.history) - 1, False)
+    assert stopped > 1
+    assert pair.whole_rounds > 0
+
+
+@pytest.mark.parametrize("kind", ["mtp", "dspark"])
+def test_states_kept_by_others_outlive_whole_rounds(both, kind):
+    pair = both(**zoo(kind))
+    session, drafter = pair.session, pair.session._drafter
+    generation = pair.generate(True, max_tokens=200)
+    kept = []
+    for _ in generation:
+        history = session._sequence.history
+        if not kept or history != kept[-1][0]:
+            kept.append((list(history), drafter.checkpoint(), pair.next_drafts()))
+    for history, mark, drafts in reversed(kept):
+        drafter.restore(mark)
+        session._sequence.history[:] = history
+        assert pair.next_drafts() == drafts
+
+
+def test_a_failure_names_its_step_and_counts_are_not_those_of_the_last_round(both):
+    pair = both(**zoo("mtp"))
+    pair.generate(True, max_tokens=20).result()
+    rounds = pair.offered
+    rounds.sheet.first_pos += 100
+    with pytest.raises(NativeCallError, match="first_pos"):
+        rounds.run()
+    assert (rounds.sheet.verified, rounds.sheet.fed, rounds.sheet.step) == (0, 0, 1)
+
+
+class Subclass:
+    """Passes everything on, as a stranger's wrapper does."""
+
+    def __init__(self, inner):
+        self._inner = inner
+
+    def __getattr__(self, name):
+        return getattr(self._inner, name)
+
+
+def test_a_wrapped_drafter_is_not_bypassed(both):
+    from power_core.greedy_rounds import offered_rounds
+
+    pair = both(**zoo("mtp"))
+    assert offered_rounds(pair.session._drafter, pair.session.context) is not None
+    assert offered_rounds(Subclass(pair.session._drafter), pair.session.context) is None
+    assert offered_rounds(None, pair.session.context) is None

@@ -1,0 +1,112 @@
+"""Whole greedy rounds in one call of the backend: what a drafter may offer beside ``Drafter``.
+
+A round is the same seven steps, whoever runs them; see ``power_core.transaction``. Drafters that offer nothing, and
+rounds that need more than the largest logit of each row, go step by step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
+
+from power_core.target import TargetContext
+from power_core.tokens import SeqId, Taps, TokenId
+
+
+class RoundSheet(Protocol):
+    """A round in numbers: what is asked for, then counts and times; also after a failure, for the steps that were done.
+
+    Attributes:
+        first_pos: Position of the anchor; both memories hold as many committed tokens.
+        anchor: Emitted by the target, not evaluated yet.
+        max_tokens: Most drafts, at least 1.
+        slice_rows: Most rows of one evaluation of the target.
+        drafted: Drafts that were put up for verification.
+        accepted: Length of the accepted prefix.
+        emitted_count: Emitted tokens; as many rows stay: the anchor's and those of all emitted tokens but the last.
+        evaluated_rows: Rows of the target that were written.
+        target_calls: Evaluations of the target.
+        verified: 1 once every row that was needed is chosen.
+        fed: 1 once the rejected rows are dropped and the drafter has the rows that stay.
+        draft_ns: Drafting and feeding.
+        verify_ns: Evaluating the target's rows, reading their hidden rows, dropping rows.
+        choose_ns: Choosing.
+    """
+
+    first_pos: int
+    anchor: TokenId
+    max_tokens: int
+    slice_rows: int
+    drafted: int
+    accepted: int
+    emitted_count: int
+    evaluated_rows: int
+    target_calls: int
+    verified: int
+    fed: int
+    draft_ns: int
+    verify_ns: int
+    choose_ns: int
+
+
+class GreedyRounds(Protocol):
+    """Runs whole rounds of one target context and one drafter: prepare once, then fill in the sheet and run."""
+
+    @property
+    def sheet(self) -> RoundSheet:
+        """Always the same object."""
+        ...
+
+    def prepare(
+        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
+    ) -> None:
+        """Set what stays the same in a request.
+
+        Args:
+            seq_id: The sequence, in both contexts.
+            min_tokens: Fewer drafts than this are none.
+            p_min: Stop before the first draft whose probability or confidence is below it.
+            filled: Slices of a round with drafts get ``slice_rows`` rows; see ``SessionSettings.verify_shape``.
+            stop_tokens: Tokens that end a round beside the model's own end tokens.
+        """
+        ...
+
+    def run(self) -> None:
+        """Draft, verify greedily, drop the rejected rows, feed the drafter, as the sheet says.
+
+        Afterwards both memories hold the rows that stay, unless ``fed`` is 0: then the rejected rows are still in the
+        target's memory, since they cannot be dropped exactly, and the drafter waits for ``process``. After an error
+        both memories may hold rows of the round.
+        """
+        ...
+
+    def tokens(self) -> list[TokenId]:
+        """Return the last round's anchor and drafts."""
+        ...
+
+    def emitted(self) -> list[TokenId]:
+        """Return its accepted drafts, then the correction or the bonus unless the last of them ended it."""
+        ...
+
+    def taps(self, n_rows: int) -> Taps:
+        """Copy the target's hidden rows of its first rows, at most ``emitted_count``; while ``fed`` is 0."""
+        ...
+
+
+@runtime_checkable
+class OffersRounds(Protocol):
+    """A drafter, or the draft graph behind one, that may run whole rounds.
+
+    Its class says so itself: one that passes every attribute on to another object has changed a step of it, presumably.
+    """
+
+    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
+        """Return what runs them on this target context, None when it cannot."""
+        ...
+
+
+def offered_rounds(drafter: object, target: TargetContext) -> GreedyRounds | None:
+    """Return what a drafter, or a draft graph, offers for this target, None for nothing."""
+    if not hasattr(type(drafter), "open_rounds") or not isinstance(drafter, OffersRounds):
+        return None
+    return drafter.open_rounds(target)
