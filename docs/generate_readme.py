@@ -72,8 +72,8 @@ def round_cost(figures: dict[str, Any] | None) -> tuple[str, str]:
     if figures is None:
         return what, "not measured yet"
     results = [
-        f"`{target['spec']}`, {target['model_mb']} MB: median {target['median_us']} µs, "
-        f"99th percentile {target['p99_us']} µs"
+        f"`{target['spec']}`{' on the zoo' * (target['width'] == 'zoo')}, {target['model_mb']} MB: "
+        f"median {target['median_us']} µs, 99th percentile {target['p99_us']} µs"
         for target in figures["targets"]
     ]
     rounds = figures["targets"][0]["rounds"]

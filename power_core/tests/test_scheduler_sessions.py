@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from power_core.deferred_feeding import MOST_OWED_ROWS
-from power_core.errors import Cancelled, ConfigError
+from power_core.errors import ConfigError
 from power_core.opening import open_session
 from power_core.report import FIRST_DECISIONS, MOST_DECISIONS, Report
 from power_core.scheduling import Decision
@@ -204,21 +204,20 @@ def test_a_drafter_that_paused_drafts_what_one_that_did_not_drafts(folder, targe
     prompt, drafts = text_prompts(1)[0], {}
     for scheduler in ("fixed", "adaptive"):
         with open_session(model=targets[target], spec=spec, draft_max=4, scheduler=scheduler, **files, **COMMON) as s:
-            drafter, known = s._drafter, drafts.setdefault(scheduler, {})
+            rounds, known = s._rounds, drafts.setdefault(scheduler, {})
             if scheduler == "adaptive":
                 widths = iter([4, 0, 0, 0, 2, 0, 3, *[0] * 12, 4] * 10)
                 monkeypatch.setattr(
                     "power_core.scheduling.adaptive.AdaptiveScheduler.next_limit",
                     lambda self, tokens, context, widths=widths: max(0, min(next(widths), tokens - 1, context)),
                 )
-            propose = drafter.propose
+            run = rounds.run
 
-            def recorded(request, propose=propose, known=known):
-                proposal = propose(request)
-                known[request.n_past] = list(proposal.tokens)
-                return proposal
+            def recorded(rounds=rounds, run=run, known=known):
+                run()
+                known[rounds.sheet.first_pos] = rounds.tokens()[1:]
 
-            monkeypatch.setattr(drafter, "propose", recorded, raising=False)
+            monkeypatch.setattr(rounds, "run", recorded)
             s.generate(prompt, max_tokens=60).result()
     shared = drafts["fixed"].keys() & drafts["adaptive"].keys()
     assert len(shared) >= 4
@@ -241,17 +240,16 @@ def test_a_rollback_after_a_long_pause_asks_no_more_of_a_short_window(folder, ta
         model=targets["attention"], draft=draft, spec="dspark", draft_max=4, scheduler="adaptive", **COMMON
     ) as session:
         generation = session.generate(prompt, max_tokens=400)
-        evaluate = session.context.evaluate
+        run = session._rounds.run
 
-        def stop(sequences, *, kernels):
-            if session._parts.open_transaction is not None and len(sequences[0].tokens) > 1:
-                raise Cancelled()
-            evaluate(sequences, kernels=kernels)
+        def stop():
+            session.context.abort_after(0)
+            run()
 
-        monkeypatch.setattr(session.context, "evaluate", stop, raising=False)
+        monkeypatch.setattr(session._rounds, "run", stop)
         assert generation.result().finish_reason == "cancelled"
         assert len(session.committed_tokens) > 300
-        monkeypatch.setattr(session.context, "evaluate", evaluate, raising=False)
+        monkeypatch.setattr(session._rounds, "run", run)
         rest = session.resume(max_tokens=20).result()
         assert rest.report.drafted_tokens > 0
 
