@@ -5,7 +5,8 @@ import power_zoo
 import pytest
 
 from power_core.drafter import DraftRequest
-from power_core.errors import Cancelled, NativeCallError
+from power_core.errors import NativeCallError, TransactionAborted
+from power_core.greedy_rounds import offered_rounds
 from power_core.opening import open_session
 from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
@@ -172,22 +173,82 @@ def test_an_abort_at_any_step_loses_nothing(both, kind, who):
     pair = both(**zoo(kind), draft_max=4, verify_rows=3)
     expected = pair.generate(False).result().tokens
     stopped = 0
-    for nodes in (0, 3, 40, 90, 150, 260, 400):
-        generation = pair.generate(True)
-        taken = [next(generation).token]
-        context = pair.session.context if who == "target" else pair.session._drafter._graph._context
-        context.abort_after(nodes)
-        try:
-            taken += [piece.token for piece in generation if piece.token is not None]
-        except Cancelled:
-            pytest.fail("an abort ends a request, it does not raise")
-        stopped += generation.finish_reason == "cancelled"
-        context.abort_after(-1)
-        taken += pair.session.resume(max_tokens=TOKENS - len(taken)).result().tokens
-        assert tuple(taken) == expected
-        assert pair.memory()[1:] == (len(pair.session._sequence.history) - 1, False)
+    for nodes in (0, 3, 150, 400):
+        steps, whole = (aborted(pair, flag, who, nodes) for flag in (False, True))
+        assert whole == steps
+        assert whole["tokens"] == expected
+        stopped += whole["finish_reason"] == "cancelled"
     assert stopped > 1
     assert pair.whole_rounds > 0
+
+
+def aborted(pair, whole, who, nodes):
+    """Run a request whose first round is stopped after some graph nodes, then go on; return what both leave."""
+    generation = pair.generate(whole)
+    taken = [next(generation).token]
+    context = pair.session.context if who == "target" else pair.session._drafter._graph._context
+    context.abort_after(nodes)
+    taken += [piece.token for piece in generation if piece.token is not None]
+    context.abort_after(-1)
+    rest = pair.session.resume(max_tokens=TOKENS - len(taken)).result()
+    reports = [attrs.asdict(each) for each in (generation.report, rest.report)]
+    for report in reports:
+        del report["timings_ns"]
+    return {
+        "tokens": (*taken, *rest.tokens),
+        "finish_reason": generation.finish_reason,
+        "reports": reports,
+        "memory": pair.memory(),
+        "drafts": pair.next_drafts(),
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("round_number", [1, 4])
+def test_a_failure_behind_the_last_step_loses_nothing(both, kind, round_number, monkeypatch):
+    pair = both(**zoo(kind), draft_max=4)
+    expected = pair.generate(False).result().tokens
+    run, calls = pair.offered.run, []
+
+    def broken():
+        run()
+        calls.append(pair.offered.sheet.fed)
+        if len(calls) == round_number:
+            raise RuntimeError("afterwards")
+
+    monkeypatch.setattr(pair.offered, "run", broken)
+    generation, taken = pair.generate(True), []
+    with pytest.raises(TransactionAborted):
+        taken += (piece.token for piece in generation)
+    emitted = generation.report.emitted_tokens
+    rest = pair.session.resume(max_tokens=TOKENS - emitted).result()
+    assert expected[emitted:] == rest.tokens
+    assert pair.memory()[1:] == (len(pair.session._sequence.history) - 1, False)
+    assert calls[0] == 1
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("slice_rows", 0),
+        ("slice_rows", 65),
+        ("max_tokens", 0),
+        ("room_tokens", 0),
+        ("first_pos", -1),
+        ("features_row", 1),
+        ("seq_id", 1),
+        ("size", 8),
+        ("layers", None),
+        ("tokens", None),
+    ],
+)
+def test_a_sheet_out_of_range_is_refused(both, field, value):
+    pair = both(**zoo("dspark"))
+    pair.generate(True, max_tokens=20).result()
+    name = {"seq_id": "sequence 1", "size": "power_round"}.get(field, field)
+    setattr(pair.offered.sheet, field, value)
+    with pytest.raises(NativeCallError, match=name):
+        pair.offered.run()
 
 
 @pytest.mark.parametrize("kind", ["mtp", "dspark"])
@@ -216,7 +277,7 @@ def test_a_failure_names_its_step_and_counts_are_not_those_of_the_last_round(bot
     assert (rounds.sheet.verified, rounds.sheet.fed, rounds.sheet.step) == (0, 0, 1)
 
 
-class Subclass:
+class Wrapper:
     """Passes everything on, as a stranger's wrapper does."""
 
     def __init__(self, inner):
@@ -227,9 +288,7 @@ class Subclass:
 
 
 def test_a_wrapped_drafter_is_not_bypassed(both):
-    from power_core.greedy_rounds import offered_rounds
-
     pair = both(**zoo("mtp"))
     assert offered_rounds(pair.session._drafter, pair.session.context) is not None
-    assert offered_rounds(Subclass(pair.session._drafter), pair.session.context) is None
+    assert offered_rounds(Wrapper(pair.session._drafter), pair.session.context) is None
     assert offered_rounds(None, pair.session.context) is None

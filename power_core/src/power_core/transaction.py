@@ -188,7 +188,7 @@ class VerifyTransaction:
         assert rounds is not None, "runs_whole"
         sheet, history = rounds.sheet, sequence.history
         sheet.first_pos, sheet.anchor, sheet.max_tokens = len(history) - 1, history[-1], max_tokens
-        sheet.slice_rows = sequence.slice_rows
+        sheet.slice_rows, sheet.verified = sequence.slice_rows, 0
         self._written, sequence.clean = True, False
         try:
             call_drafter("run", rounds.run)
