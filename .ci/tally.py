@@ -10,7 +10,10 @@ from typing import NamedTuple
 from live_command import run_live
 
 ROOT = Path(__file__).resolve().parent.parent
-SUBJECTS = ("power-mtp", "power-dflash", "power-dflash2", "power-dspark", "power-ngram", "power-ngram-context")
+SUBJECTS = (
+    *("power-mtp", "power-dflash", "power-dflash2", "power-dspark"),
+    *("power-ngram", "power-ngram-context", "power-ngram-pool"),
+)
 ZOO_PYTHON = ROOT / "build" / "zoo-venv" / "bin" / "python"
 TEST_COMMAND = re.compile(r"<!-- test-command -->\s*```\w*\n(?P<command>.*?)\n```", re.DOTALL)
 NOT_RUN = re.compile(r"^not run here: (.+)$", re.MULTILINE)

@@ -26,6 +26,8 @@ WORDS = {
     "ngram-context": "ngram-context",
     "ngram_context": "ngram-context",
     "context": "ngram-context",
+    "ngram-pool": "ngram-pool",
+    "ngram_pool": "ngram-pool",
     "draft-model": "draft-model",
     "draft_model": "draft-model",
     "draft": "draft-model",

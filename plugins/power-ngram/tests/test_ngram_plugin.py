@@ -6,8 +6,9 @@ from power_core.errors import PluginVersionError
 from power_core.plugins import API_VERSION, DrafterContext, StrategySpec, TargetNeeds
 from power_core.strategies import BUILT_IN_ALIASES
 from power_ngram import plugin
-from power_ngram.config import NgramConfig
+from power_ngram.config import NgramConfig, NgramPoolConfig
 from power_ngram.drafter import NgramDrafter
+from power_ngram.pool_drafter import NgramPoolDrafter
 
 SPECS = {spec.name: spec for spec in plugin.power_strategies()}
 
@@ -19,12 +20,12 @@ def test_handshake():
     assert info.api <= API_VERSION
 
 
-@pytest.mark.parametrize("name", ["prompt-lookup", "ngram-context"])
-def test_strategy_needs_no_weights(name):
+@pytest.mark.parametrize(("name", "draft_max"), [("prompt-lookup", 4), ("ngram-context", 4), ("ngram-pool", 7)])
+def test_strategy_needs_no_weights(name, draft_max):
     spec = SPECS[name]
     assert isinstance(spec, StrategySpec)
     assert spec.aliases == BUILT_IN_ALIASES[name]
-    assert (spec.default_draft_max_tokens, spec.uses_draft_file, spec.model_backed) == (4, False, False)
+    assert (spec.default_draft_max_tokens, spec.uses_draft_file, spec.model_backed) == (draft_max, False, False)
     assert spec.refuse(None, None) is None
     assert spec.needs(None, None) == TargetNeeds()
 
@@ -46,6 +47,12 @@ def test_factory_builds_the_drafter(name, own_output_first):
     drafter = SPECS[name].create_drafter(context_of(API_VERSION))
     assert isinstance(drafter, NgramDrafter)
     assert drafter._config == NgramConfig(own_output_first=own_output_first)
+
+
+def test_factory_builds_the_pool():
+    drafter = SPECS["ngram-pool"].create_drafter(context_of(API_VERSION))
+    assert isinstance(drafter, NgramPoolDrafter)
+    assert drafter._config == NgramPoolConfig()
 
 
 def test_factory_refuses_another_major_api():

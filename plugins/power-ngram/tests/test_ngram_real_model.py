@@ -1,4 +1,4 @@
-"""Prompt lookup on a real quantised model: exactly the tokens of plain decoding."""
+"""N-gram lookup on a real quantised model: exactly the tokens of plain decoding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def prompt_of(name):
     return pages[0] if name == "page" else text[:2400] + "\n\n" + text[:800]
 
 
-@pytest.mark.parametrize("strategy", ["prompt-lookup", "ngram-context"])
+@pytest.mark.parametrize("strategy", ["prompt-lookup", "ngram-context", "ngram-pool"])
 @pytest.mark.parametrize("draft_max", [4, 10])
 @pytest.mark.parametrize("name", ["page", "repetition"])
 def test_greedy_output_equals_off(gemma, strategy, draft_max, name):

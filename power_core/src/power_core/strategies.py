@@ -31,6 +31,7 @@ BUILT_IN_ALIASES: Mapping[str, tuple[str, ...]] = MappingProxyType(
         OFF: ("none", "false"),
         "prompt-lookup": ("prompt_lookup", "lookup", "true"),
         "ngram-context": ("ngram_context", "context"),
+        "ngram-pool": ("ngram_pool",),
         DRAFT_MODEL: ("draft_model", "draft"),
         MTP: ("multi-token-prediction", "multi_token_prediction"),
         "dflash": (),
@@ -47,6 +48,7 @@ STRATEGY_DISTRIBUTIONS: Mapping[str, str] = MappingProxyType(
     {
         "prompt-lookup": "power-ngram",
         "ngram-context": "power-ngram",
+        "ngram-pool": "power-ngram",
         MTP: "power-mtp",
         "dflash": "power-dflash",
         "dflash2": "power-dflash2",

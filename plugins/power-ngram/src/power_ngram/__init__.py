@@ -1,5 +1,5 @@
 """Drafts by looking the last tokens up in the prompt and in the output. Needs no weights."""
 
-from power_ngram.config import NgramConfig
+from power_ngram.config import NgramConfig, NgramPoolConfig
 
-__all__ = ["NgramConfig"]
+__all__ = ["NgramConfig", "NgramPoolConfig"]

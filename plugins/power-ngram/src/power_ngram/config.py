@@ -1,4 +1,4 @@
-"""Bounds of the lookup."""
+"""Bounds of the lookups."""
 
 import attrs
 
@@ -23,7 +23,35 @@ class NgramConfig:
     own_output_first: bool = False
 
     def __attrs_post_init__(self) -> None:
-        if not 1 <= self.min_ngram_tokens <= self.max_ngram_tokens:
-            lengths = (self.min_ngram_tokens, self.max_ngram_tokens)
-            message = f"the n-gram lengths (min, max) are {lengths!r}, expected 1 <= min <= max; 2 and 5 are usual"
-            raise ConfigError(message, field="min_ngram_tokens", value=lengths, allowed="1 <= min <= max")
+        _require_lengths(self.min_ngram_tokens, self.max_ngram_tokens, "2 and 5")
+
+
+@attrs.frozen(kw_only=True)
+class NgramPoolConfig:
+    """How a continuation is looked for in the pool.
+
+    Attributes:
+        min_ngram_tokens: Shortest suffix that may match, at least 1: the n of the hashed n-grams.
+        max_ngram_tokens: Length from which a match counts as no longer than another.
+        candidates: Most places that are compared, the latest first; at least 1.
+
+    Raises:
+        ConfigError: the lengths are not 1 <= min <= max, or there are no candidates.
+    """
+
+    min_ngram_tokens: int = 3
+    max_ngram_tokens: int = 16
+    candidates: int = 8
+
+    def __attrs_post_init__(self) -> None:
+        _require_lengths(self.min_ngram_tokens, self.max_ngram_tokens, "3 and 16")
+        if self.candidates < 1:
+            message = f"`candidates` is {self.candidates!r}, expected at least 1; 8 is usual"
+            raise ConfigError(message, field="candidates", value=self.candidates, allowed="at least 1")
+
+
+def _require_lengths(shortest: int, longest: int, usual: str) -> None:
+    if not 1 <= shortest <= longest:
+        lengths = (shortest, longest)
+        message = f"the n-gram lengths (min, max) are {lengths!r}, expected 1 <= min <= max; {usual} are usual"
+        raise ConfigError(message, field="min_ngram_tokens", value=lengths, allowed="1 <= min <= max")

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import attrs
 
 from power_core.drafter import DraftRequest, Proposal
-from power_core.errors import StateError
 from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_ngram.config import NgramConfig
+from power_ngram.order import closed, not_begun, require_position
 
 
 class NgramIndex:
@@ -64,7 +64,7 @@ class NgramDrafter:
 
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
         if self._closed:
-            raise StateError("the drafter is closed", state="closed", operation="begin", hint="open a new one")
+            raise closed("begin")
         self._sequences[seq_id] = _Sequence(len(prompt), NgramIndex(self._config), NgramIndex(self._config))
 
     def process(self, rows: CommittedRows) -> None:
@@ -103,11 +103,7 @@ class NgramDrafter:
     def _at(self, operation: str, seq_id: SeqId, position: int | None = None) -> _Sequence:
         sequence = self._sequences.get(seq_id)
         if sequence is None:
-            raise StateError(f"sequence {seq_id!r} was not begun", operation=operation, hint="call `begin` first")
-        length_tokens = len(sequence.prompt.tokens) + len(sequence.output.tokens)
-        if position not in (None, length_tokens):
-            message = (
-                f"`{operation}` was called at position {position!r} of sequence {seq_id!r}, expected {length_tokens}"
-            )
-            raise StateError(message, operation=operation, hint="hand over every committed row once, in order")
+            raise not_begun(operation, seq_id)
+        if position is not None:
+            require_position(operation, seq_id, position, len(sequence.prompt.tokens) + len(sequence.output.tokens))
         return sequence
