@@ -79,32 +79,36 @@ class CostCurve:
 
     def table(self, first: int, last: int) -> list[float]:
         """Return the estimates of the sizes ``first`` to ``last``; zeros while nothing is known."""
-        sure = sorted(filter(self.is_sure, self._means))
-        known = sorted(size for size in self._means if not self._is_doubtful(size, sure))
+        means, sizes = self._means, range(first, last + 1)
+        sure = sorted(size for size, trust in self._trust.items() if trust >= SURE_SAMPLES)
+        known = sure
+        if len(sure) < len(means):
+            known = sorted(size for size in means if size in sure or not self._is_doubtful(size, sure))
         if not known:
-            return [0.0] * (last - first + 1)
-        return [self._between(size, known) for size in range(first, last + 1)]
+            return [0.0] * len(sizes)
+        return [means[size] if size in known else self._between(size, known) for size in sizes]
 
     def _is_doubtful(self, size: int, sure: Sequence[int]) -> bool:
+        """Tell whether a size with too few samples looks dear, and its last sample is long ago."""
         rested = self._now - self._seen_at[size] >= DOUBT_ROUNDS
-        return bool(sure) and size not in sure and rested and self._means[size] > DEAR * self._between(size, sure)
+        return rested and bool(sure) and self._means[size] > DEAR * self._between(size, sure)
 
     def guess(self, size: int) -> float:
         """Return the estimate of any size, 0 while nothing is known."""
-        return self.table(size, size)[0]
+        return self._means[size] if self.is_sure(size) else self.table(size, size)[0]
 
     def _between(self, size: int, known: Sequence[int]) -> float:
         at = bisect_right(known, size)
         if at == 0:
-            return self.estimate(known[0])
+            return self._means[known[0]]
         low = known[at - 1]
-        low_cost = self.estimate(low)
+        low_cost = self._means[low]
         if low == size:
             return low_cost
         if len(known) == 1:
             return low_cost * (1.0 + FIRST_SLOPE * (size - low))
         other = known[at] if at < len(known) else known[at - 2]
-        slope = max(0.0, (self.estimate(other) - low_cost) / (other - low))
+        slope = max(0.0, (self._means[other] - low_cost) / (other - low))
         return low_cost + CAUTION * slope * (size - low)
 
 

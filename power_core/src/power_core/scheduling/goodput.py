@@ -13,7 +13,9 @@ from power_core.scheduling.cost_model import RoundCosts
 from power_core.scheduling.credit import Credit
 
 HOLD_ROUNDS = 4
-"""Rounds between two decisions."""
+"""Rounds between two decisions after a width was chosen; confirmed once, it holds for twice as many, and so on."""
+LONGEST_HOLD = 16
+"""Most rounds between two decisions, and those between two while nothing is drafted."""
 TRIAL_ROUNDS = 4
 """Rounds after drafting began, or began again, in which every round is followed by a decision."""
 MARGIN = 0.02
@@ -100,7 +102,7 @@ class GoodputScheduler:
                 self._wait = FIRST_WAIT
             if rates[self._width] * (1.0 + MARGIN) >= rates[best]:
                 best = self._width
-            self._choose(best, "goodput", rates[best], 1 if self._trial_left > 0 else HOLD_ROUNDS)
+            self._choose(best, "goodput", rates[best], 1 if self._trial_left > 0 else self._next_hold(best))
 
     def _begin(self) -> None:
         """While not drafting: begin when costs say so, or try again after the wait; never beyond the credit."""
@@ -114,13 +116,18 @@ class GoodputScheduler:
             self._trial_left = TRIAL_ROUNDS
             self._choose(best, "probe" if waited else "goodput", rates[best], 1)
         else:
-            self._choose(0, "target-only", rates[0], HOLD_ROUNDS)
+            self._choose(0, "target-only", rates[0], LONGEST_HOLD)
+
+    def _next_hold(self, width: int) -> int:
+        """Return how long a width of ongoing drafting holds: the longer, the more often it was confirmed."""
+        confirmed = width == self._width and self._hold >= HOLD_ROUNDS
+        return min(LONGEST_HOLD, 2 * self._hold) if confirmed else HOLD_ROUNDS
 
     def _rest(self, reason: str, rate: float) -> None:
         if self._trial_left > 0:
             self._wait = min(LONGEST_WAIT, 2 * self._wait)
         self._rested = 0
-        self._choose(0, reason, rate, HOLD_ROUNDS)
+        self._choose(0, reason, rate, LONGEST_HOLD)
 
     def _choose(self, width: int, reason: str, rate: float | None, hold: int) -> None:
         self._held, self._hold = 0, hold
