@@ -21,7 +21,7 @@ from power_core.greedy_rounds import offered_rounds
 from power_core.logprobs import RecordingSampler
 from power_core.report import DraftRecord, ProbeRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
-from power_core.scheduling import SchedulerSource
+from power_core.scheduling import Decision, DraftScheduler, FixedScheduler, SchedulerSource
 from power_core.sequence import TargetSequence
 from power_core.settings import RequestSettings, SessionSettings
 from power_core.target import TargetContext, TargetModel
@@ -86,6 +86,7 @@ class Session:
         if drafter is not None and settings.scheduler != "fixed":
             self._fed_drafter = DeferredFeeding(drafter, min(MOST_OWED_ROWS, context.ubatch_rows))
         self._rounds = offered_rounds(self._fed_drafter, context)
+        self._taps = taps
         self._resources = resources
         self._guarantor = guarantor
         self._schedulers = SchedulerSource(
@@ -211,7 +212,7 @@ class Session:
         self._current = Generation(
             model=self.model,
             parts=self._parts,
-            scheduler=self._schedulers.open(report.add_decision),
+            scheduler=self._open_scheduler(report),
             request=request,
             report=report,
             draft_min=self.settings.draft_min,
@@ -223,6 +224,21 @@ class Session:
             records=self._sampler.records if isinstance(self._sampler, RecordingSampler) else None,
         )
         return self._current
+
+    def _open_scheduler(self, report: Report) -> DraftScheduler:
+        """Return the scheduler of a request; where it says so, the drafter is left out from then on."""
+        assert self._parts is not None
+        parts = self._parts
+        if self._drafter is not None and parts.drafter is None:
+            report.add_decision(Decision(width_tokens=0, reason="no-drafter", final=True))
+            return FixedScheduler(0)
+
+        def on_decision(decision: Decision) -> None:
+            report.add_decision(decision)
+            if decision.without_drafter:
+                parts.leave_drafter_out()
+
+        return self._schedulers.open(on_decision)
 
     def _new_report(self, prompt: list[TokenId] | None) -> Report:
         guarantee, probe = self.plan.guarantee, self.plan.probe
@@ -287,10 +303,14 @@ class Session:
             self._sampler.close()
         self._sampler = sampler
         self._grammar = sampling.has_grammar
-        self._parts = Round(self._sequence, self._sampler, self._fed_drafter, self.model.info.n_vocab)
+        drafter = self._fed_drafter if self._schedulers.drafts_in_next_request() else None
+        self._sequence.taps = self._taps and drafter is not None
+        self._parts = Round(self._sequence, self._sampler, drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
         self._parts.guarantor = self._guarantor
-        self._parts.rounds = self._rounds if sampling.greedy and request.logprobs is None else None
+        self._parts.rounds = (
+            self._rounds if drafter is not None and sampling.greedy and request.logprobs is None else None
+        )
         if self._guarantor is not None:
             self._sequence.slice_rows = self._guarantor.begin(greedy=sampling.greedy).slice_rows
 

@@ -64,6 +64,12 @@ class Round:
         guarded = self.guarantor is not None and self.guarantor.guard_threshold is not None
         return self.rounds is not None and not guarded and self.checkpoint_rows is None
 
+    def leave_drafter_out(self) -> None:
+        """Go on as without a drafter, between two rounds: it gets no more rows, the target hands out no hidden rows."""
+        self.drafter = None
+        self.rounds = None
+        self.sequence.taps = False
+
 
 class VerifyTransaction:
     """One round. A context manager; leaving it uncommitted, for any reason, restores the last committed state.

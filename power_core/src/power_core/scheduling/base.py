@@ -57,12 +57,14 @@ class Decision:
         reason: One word of docs/scheduling.md.
         expected_rate: Committed tokens per second that the choice rests on; None where none was computed.
         final: It holds for the rest of the request.
+        without_drafter: Nor will the request, when it is resumed, draft again: the drafter needs no more rows.
     """
 
     width_tokens: int
     reason: str
     expected_rate: float | None = None
     final: bool = False
+    without_drafter: bool = False
 
 
 OnDecision: TypeAlias = Callable[[Decision], None]

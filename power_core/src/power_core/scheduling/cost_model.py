@@ -21,12 +21,16 @@ DOUBT_ROUNDS = 64
 """Rounds after which a size with too few samples, and dear ones, counts as not measured: they may have been slow."""
 DEAR = 2.0
 """Times the guess from sure sizes that such samples are."""
+MOST_PACE_CHANGE = 1.5
+"""Change of the pace since the last plain round from which plain rounds are measured again: not everything grows alike
+with a longer context."""
+LEAST_APART_ROUNDS = 96
+"""Fewest rounds between two measurements for that reason."""
 MOST_TRUST = 64
 """Samples that a mean weighs at most: it moves by at least a 64th of every new deviation."""
-STALE_TRUST = 8
-"""Samples that it weighs at most when the size was not seen for ``STALE_ROUNDS``."""
 STALE_ROUNDS = 512
-"""Rounds after which a size counts as not measured lately; plain rounds are measured again then."""
+"""Rounds after which a size counts as not measured lately: its next sample replaces what was known of it, for what the
+pace made of it meanwhile is a guess. Plain rounds are measured again then."""
 PACE_WEIGHT = 0.2
 """Weight of the newest round in the pace."""
 MOST_DEVIATION = 0.25
@@ -51,19 +55,33 @@ class CostCurve:
         self._now = 0
 
     def add(self, size: int, cost: float) -> None:
-        """Take in one sample."""
-        self._now += 1
-        trust = self._trust.get(size, 0)
-        if self._now - self._seen_at.get(size, 0) > STALE_ROUNDS:
-            trust = min(trust, STALE_TRUST)
-        self._seen_at[size] = self._now
-        self._trust[size] = min(MOST_TRUST, trust + 1)
+        """Take in one sample; one of a size that was not measured lately replaces what was known of it."""
+        trust = self._trust_for_new(size)
         if trust == 0:
             self._means[size] = cost
         elif trust + 1 < SURE_SAMPLES or (trust < SURE_SAMPLES and cost < self._means[size] * (1.0 - MOST_DEVIATION)):
             self._means[size] = min(cost, self._means[size])
         else:
             self._means[size] += clipped(cost, self._means[size]) / (trust + 1)
+
+    def shift(self, size: int, deviation: float) -> None:
+        """Take in that a round with this size deviated from what was expected, relative to it."""
+        self._means[size] *= 1.0 + deviation / (self._trust_for_new(size) + 1)
+
+    def _trust_for_new(self, size: int) -> int:
+        """Count a new sample and return how many are behind the mean."""
+        trust = 0 if self._is_stale(size) else self._trust.get(size, 0)
+        self._now += 1
+        self._seen_at[size] = self._now
+        self._trust[size] = min(MOST_TRUST, trust + 1)
+        return trust
+
+    def doubt(self, size: int) -> None:
+        """Let a size count as not measured lately."""
+        self._seen_at[size] = self._now - STALE_ROUNDS - 1
+
+    def _is_stale(self, size: int) -> bool:
+        return self._now - self._seen_at.get(size, 0) > STALE_ROUNDS
 
     def estimate(self, size: int) -> float:
         """Return the estimate of a size that was measured, 0 for any other."""
@@ -75,7 +93,7 @@ class CostCurve:
 
     def is_fresh(self, size: int) -> bool:
         """Tell whether the size was measured often enough, and lately."""
-        return self.is_sure(size) and self._now - self._seen_at[size] <= STALE_ROUNDS
+        return self.is_sure(size) and not self._is_stale(size)
 
     def table(self, first: int, last: int) -> list[float]:
         """Return the estimates of the sizes ``first`` to ``last``; zeros while nothing is known."""
@@ -133,6 +151,9 @@ class RoundCosts:
         self._draft = CostCurve()
         self._verify = CostCurve()
         self._stalled: set[int] = set()
+        self._drafted_tokens = 0
+        self._plain_pace = 1.0
+        self._rounds_since_plain = 0
         self.pace = 1.0
 
     @property
@@ -149,39 +170,70 @@ class RoundCosts:
         """Take in a round: the drafter's time by drafts asked for, the target's by rows of its slices.
 
         Returns what the round counts for: its cost, outliers cut. A stall teaches nothing, once per number of drafts: a
-        fearful first sample would never be corrected, for the width would not be tried again.
+        fearful first sample would never be corrected, for the width would not be tried again. Nor does a round without
+        drafts after one with some: the library builds its graph anew then, which plain decoding never does.
         """
         self._slice_rows = min(outcome.slice_rows, self._draft_max + 1)
         full, rest = divmod(outcome.drafted_tokens + 1, self._slice_rows)
         calls = max(1, min(outcome.target_calls, full + (rest > 0)))
-        full_cost = min(calls, full) * self._verify.guess(self._slice_rows)
-        rest_cost = self._verify.guess(rest) if calls > full else 0.0
-        expected = self._draft.guess(outcome.asked_tokens) + full_cost + rest_cost
+        full_calls, rest = min(calls, full), rest if calls > full else 0
+        full_cost = full_calls * self._verify.guess(self._slice_rows) if full_calls else 0.0
+        expected = self._draft.guess(outcome.asked_tokens) + full_cost
+        if rest:
+            expected += self._verify.guess(rest)
         measured = (outcome.draft_ns + outcome.verify_ns) / self.pace
-        sure = self._is_sure(outcome.asked_tokens, full > 0, rest if calls > full else 0)
-        if sure and expected:
-            deviation = clipped(measured, expected)
-            self.pace *= 1.0 + PACE_WEIGHT * deviation / expected
-            measured = expected + deviation
-        elif expected and measured > STALL * expected and outcome.asked_tokens not in self._stalled:
+        new_shape = self._drafted_tokens > 0 and outcome.drafted_tokens == 0
+        self._drafted_tokens = outcome.drafted_tokens
+        self._doubt_plain_rounds(drafted=outcome.asked_tokens > 0)
+        if new_shape:
+            return expected + clipped(measured, expected)
+        if expected and self._is_sure(outcome.asked_tokens, full_calls, rest):
+            return expected + self._follow(outcome.asked_tokens, full_calls, rest, measured, expected)
+        if expected and measured > STALL * expected and outcome.asked_tokens not in self._stalled:
             self._stalled.add(outcome.asked_tokens)
             return min(STALL * expected, self._most_surprise())
         self._draft.add(outcome.asked_tokens, outcome.draft_ns / self.pace)
-        if calls > full:
+        if rest:
             self._verify.add(rest, max(0.0, outcome.verify_ns / self.pace - full_cost))
         else:
             self._verify.add(self._slice_rows, outcome.verify_ns / self.pace / calls)
-        return measured if sure or not self.baseline_known else min(measured, self._most_surprise())
+        return min(measured, self._most_surprise()) if self.baseline_known else measured
+
+    def _follow(self, asked_tokens: int, full_calls: int, rest_rows: int, measured: float, expected: float) -> float:
+        """Move the pace, and all that the round was made of by the same share; return by how much it deviated.
+
+        Pace and costs see one and the same deviation: with two of different means they would drift apart for ever.
+        """
+        deviation = clipped(measured, expected)
+        share = deviation / expected
+        self.pace *= 1.0 + PACE_WEIGHT * share
+        self._draft.shift(asked_tokens, share)
+        if full_calls:
+            self._verify.shift(self._slice_rows, share)
+        if rest_rows:
+            self._verify.shift(rest_rows, share)
+        return deviation
+
+    def _doubt_plain_rounds(self, *, drafted: bool) -> None:
+        """Have plain rounds measured again when the pace changed much without one."""
+        self._rounds_since_plain += 1
+        if not drafted:
+            self._plain_pace, self._rounds_since_plain = self.pace, 0
+        change = max(self.pace, self._plain_pace) / min(self.pace, self._plain_pace)
+        if self._rounds_since_plain >= LEAST_APART_ROUNDS and change >= MOST_PACE_CHANGE:
+            self._rounds_since_plain = 0
+            self._verify.doubt(1)
+            self._draft.doubt(0)
 
     def _most_surprise(self) -> float:
         return MOST_SURPRISE_ROUNDS * self.baseline
 
-    def _is_sure(self, asked_tokens: int, full_slices: bool, rest_rows: int) -> bool:
-        """Tell whether every part of such a round was measured often enough to judge the pace by it."""
+    def _is_sure(self, asked_tokens: int, full_calls: int, rest_rows: int) -> bool:
+        """Tell whether every part of such a round was measured lately and often enough to judge the pace by it."""
         return (
-            self._draft.is_sure(asked_tokens)
-            and (not full_slices or self._verify.is_sure(self._slice_rows))
-            and (not rest_rows or self._verify.is_sure(rest_rows))
+            self._draft.is_fresh(asked_tokens)
+            and (not full_calls or self._verify.is_fresh(self._slice_rows))
+            and (not rest_rows or self._verify.is_fresh(rest_rows))
         )
 
     def draft_table(self) -> list[float]:

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import attrs
+
 from power_core.scheduling.acceptance_model import AcceptanceModel
 from power_core.scheduling.base import Decision, OnDecision, RoundOutcome, bounded_draft_len, ignore_decision
 from power_core.scheduling.cost_model import RoundCosts
 from power_core.scheduling.credit import Credit
 
 HOLD_ROUNDS = 4
-"""Rounds between two decisions after a width was chosen; confirmed once, it holds for twice as many, and so on."""
-LONGEST_HOLD = 16
-"""Most rounds between two decisions, and those between two while nothing is drafted."""
+"""Rounds between two decisions after a width was chosen."""
+LONGEST_HOLD = 8
+"""Rounds between two decisions once it was confirmed."""
+RESTING_HOLD = 16
+"""Rounds between two decisions while nothing is drafted."""
 TRIAL_ROUNDS = 4
 """Rounds after drafting began, or began again, in which every round is followed by a decision."""
 MARGIN = 0.02
@@ -26,15 +30,41 @@ FIRST_WAIT = 16
 """Target-only rounds before drafting is tried again."""
 LONGEST_WAIT = 512
 """Most that the wait grows to; it doubles whenever drafting ended within its trial."""
+HOPELESS_DECISIONS = 5
+"""Decisions in a row at which even nearly full acceptance could not pay, after which the drafter is left out."""
+HOPELESS_REQUESTS = 16
+"""Further requests without it, when the request drafted hardly ever: elsewhere drafting may pay in short contexts."""
+FEW_ROUNDS = 32
+"""Drafting rounds below which it hardly ever did."""
 
 
 class SpeculationLedger:
-    """What a session knows across its requests: costs of this machine and model, and what may still be lost."""
+    """What a session knows across its requests: costs of this machine and model, and what may still be lost.
+
+    Attributes:
+        hopeless_decisions: Decisions in a row at which nothing could pay.
+        requests_left_out: Further requests that run without the drafter.
+    """
 
     def __init__(self, draft_max: int) -> None:
         self.draft_max = draft_max
         self.costs = RoundCosts(draft_max)
         self.credit = Credit()
+        self.hopeless_decisions = 0
+        self.requests_left_out = 0
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether nothing could pay often enough to leave the drafter out for the rest of the request."""
+        return self.hopeless_decisions >= HOPELESS_DECISIONS
+
+    def drafts_in_next_request(self) -> bool:
+        """Tell whether the next request needs the drafter; call it once a request."""
+        if self.requests_left_out > 0:
+            self.requests_left_out -= 1
+            return False
+        self.hopeless_decisions = 0
+        return True
 
 
 class GoodputScheduler:
@@ -57,6 +87,7 @@ class GoodputScheduler:
         self._held = 0
         self._hold = 0
         self._trial_left = 0
+        self._drafting_rounds = 0
         self._rested = self._wait = FIRST_WAIT
         self._decide()
 
@@ -67,10 +98,13 @@ class GoodputScheduler:
     def observe(self, outcome: RoundOutcome) -> None:
         """Learn costs and acceptance; decide anew when the width was held long enough or the credit is used up."""
         ledger = self._ledger
+        if ledger.is_hopeless:
+            return
         spent = ledger.costs.learn(outcome)
         if outcome.asked_tokens == 0:
             ledger.credit.settle(1, 1.0)
         else:
+            self._drafting_rounds += 1
             self._acceptance.learn(outcome)
             baseline = ledger.costs.baseline
             ledger.credit.settle(outcome.accepted_tokens + 1, spent / baseline if baseline else 0.0)
@@ -116,18 +150,29 @@ class GoodputScheduler:
             self._trial_left = TRIAL_ROUNDS
             self._choose(best, "probe" if waited else "goodput", rates[best], 1)
         else:
-            self._choose(0, "target-only", rates[0], LONGEST_HOLD)
+            self._choose(0, "target-only", rates[0], RESTING_HOLD)
+            if waited:
+                self._count_hopeless(rates)
+
+    def _count_hopeless(self, rates: Sequence[float]) -> None:
+        """Give up for this request, and for some more, when no width could pay at any decision of the last ones."""
+        ledger = self._ledger
+        could_pay = max(rates[self._narrowest :], default=0.0) > rates[0] * (1.0 + MARGIN)
+        ledger.hopeless_decisions = 0 if could_pay else ledger.hopeless_decisions + 1
+        if ledger.is_hopeless:
+            ledger.requests_left_out = HOPELESS_REQUESTS if self._drafting_rounds < FEW_ROUNDS else 0
+            given_up = Decision(width_tokens=0, reason="hopeless", final=True, without_drafter=True)
+            self._on_decision(attrs.evolve(given_up, expected_rate=rates[0]))
 
     def _next_hold(self, width: int) -> int:
-        """Return how long a width of ongoing drafting holds: the longer, the more often it was confirmed."""
-        confirmed = width == self._width and self._hold >= HOLD_ROUNDS
-        return min(LONGEST_HOLD, 2 * self._hold) if confirmed else HOLD_ROUNDS
+        """Return how long a width of ongoing drafting holds."""
+        return LONGEST_HOLD if width == self._width and self._hold >= HOLD_ROUNDS else HOLD_ROUNDS
 
     def _rest(self, reason: str, rate: float) -> None:
         if self._trial_left > 0:
             self._wait = min(LONGEST_WAIT, 2 * self._wait)
         self._rested = 0
-        self._choose(0, reason, rate, LONGEST_HOLD)
+        self._choose(0, reason, rate, RESTING_HOLD)
 
     def _choose(self, width: int, reason: str, rate: float | None, hold: int) -> None:
         self._held, self._hold = 0, hold

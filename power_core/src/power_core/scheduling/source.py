@@ -35,6 +35,10 @@ class SchedulerSource:
         scheduler = self._unguarded(on_decision)
         return scheduler if self._guard_rows is None else GuardedScheduler(scheduler, self._guard_rows)
 
+    def drafts_in_next_request(self) -> bool:
+        """Tell whether the next request needs the drafter at all; call it once a request."""
+        return self._name != "goodput" or self._ledger.drafts_in_next_request()
+
     def _unguarded(self, on_decision: OnDecision) -> DraftScheduler:
         if self._name == "adaptive":
             narrowest = max(1, self._draft_min)
