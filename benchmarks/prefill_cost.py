@@ -33,7 +33,7 @@ from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_core.whole_file import whole_file
 
 RESULTS = Path(__file__).with_name("results") / "prefill_cost.json"
-PAGE = Path(__file__).resolve().parent.parent / "docs" / "prefill.md"
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "scaling.md"
 MODES = ("off", "taps", "feed")
 PROMPT_TOKENS = {"zoo": (240, 480), "gemma": (256, 1024)}
 MOST_RATIO = 1.10
