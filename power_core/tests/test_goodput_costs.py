@@ -97,15 +97,32 @@ def test_the_drafter_is_left_out_where_nothing_could_pay_and_tried_again_after_s
     assert [ledger.drafts_in_next_request() for _ in range(HOPELESS_REQUESTS + 1)] == [False] * HOPELESS_REQUESTS + [
         True
     ]
-    assert not ledger.is_hopeless
+    assert ledger.hopeless_decisions == 0
 
 
 def test_a_request_that_drafted_for_long_leaves_the_next_one_its_drafter():
     ledger = SpeculationLedger(K)
     widths = play(GoodputScheduler(ledger), 3000, 1000, lambda at, width: 1100 if at < 2 * FEW_ROUNDS else 60_000)
     assert widths[-1] == 0
-    assert ledger.is_hopeless
     assert ledger.drafts_in_next_request()
+
+
+def reasons_with_feeding(feed_ns: int) -> list[str]:
+    """Rounds whose drafts are all wrong; the drafter takes in 64 rows once in 64 rounds."""
+    decisions: list[Decision] = []
+    scheduler = GoodputScheduler(SpeculationLedger(K), on_decision=decisions.append)
+    for at in range(1, 1000):
+        width = scheduler.next_limit(10**6, 10**6)
+        draft_ns = 100 if width else (64 * feed_ns if at % 64 == 0 else 0)
+        scheduler.observe(
+            RoundOutcome(asked_tokens=width, drafted_tokens=width, accepted_tokens=0, draft_ns=draft_ns, verify_ns=1000)
+        )
+    return [each.reason for each in decisions if each.without_drafter]
+
+
+def test_a_resting_drafter_that_is_dear_to_feed_is_left_out():
+    assert reasons_with_feeding(300) == ["feeding"]
+    assert reasons_with_feeding(4) == []
 
 
 class GivesUp(FixedScheduler):

@@ -225,6 +225,14 @@ class RoundCosts:
             self._verify.doubt(1)
             self._draft.doubt(0)
 
+    def feeding_rounds(self, outcome: RoundOutcome) -> float:
+        """Return what the drafter took of a round without drafts beyond its usual share, in plain rounds.
+
+        A drafter that rests gets its rows together, once in many rounds, so the usual share does not hold them.
+        """
+        extra = outcome.draft_ns / self.pace - self._draft.estimate(0)
+        return max(0.0, extra) / self.baseline if self.baseline_known else 0.0
+
     def _most_surprise(self) -> float:
         return MOST_SURPRISE_ROUNDS * self.baseline
 

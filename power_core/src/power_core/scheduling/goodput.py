@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from power_core.scheduling.acceptance_model import AcceptanceModel
 from power_core.scheduling.base import Decision, OnDecision, RoundOutcome, bounded_draft_len, ignore_decision
 from power_core.scheduling.cost_model import RoundCosts
-from power_core.scheduling.credit import Credit
+from power_core.scheduling.credit import ALLOWANCE, Credit
 
 HOLD_ROUNDS = 4
 """Rounds between two decisions after a width was chosen."""
@@ -30,6 +28,10 @@ FIRST_WAIT = 16
 """Target-only rounds before drafting is tried again."""
 LONGEST_WAIT = 512
 """Most that the wait grows to; it doubles whenever drafting ended within its trial."""
+FEEDING_ROUNDS = 8.0
+"""Plain rounds that feeding a drafter which rests may cost before it is left out; every round earns ``ALLOWANCE``."""
+MOST_FEEDING_ROUNDS = 5.0
+"""Most that one round counts for: one that was interrupted while it fed does not leave the drafter out."""
 HOPELESS_DECISIONS = 5
 """Decisions in a row at which even nearly full acceptance could not pay, after which the drafter is left out."""
 HOPELESS_REQUESTS = 16
@@ -52,11 +54,6 @@ class SpeculationLedger:
         self.credit = Credit()
         self.hopeless_decisions = 0
         self.requests_left_out = 0
-
-    @property
-    def is_hopeless(self) -> bool:
-        """Whether nothing could pay often enough to leave the drafter out for the rest of the request."""
-        return self.hopeless_decisions >= HOPELESS_DECISIONS
 
     def drafts_in_next_request(self) -> bool:
         """Tell whether the next request needs the drafter; call it once a request."""
@@ -88,6 +85,8 @@ class GoodputScheduler:
         self._hold = 0
         self._trial_left = 0
         self._drafting_rounds = 0
+        self._feeding_left = FEEDING_ROUNDS
+        self._over = False
         self._rested = self._wait = FIRST_WAIT
         self._decide()
 
@@ -98,11 +97,12 @@ class GoodputScheduler:
     def observe(self, outcome: RoundOutcome) -> None:
         """Learn costs and acceptance; decide anew when the width was held long enough or the credit is used up."""
         ledger = self._ledger
-        if ledger.is_hopeless:
+        if self._over:
             return
         spent = ledger.costs.learn(outcome)
         if outcome.asked_tokens == 0:
             ledger.credit.settle(1, 1.0)
+            self._feeding_left += ALLOWANCE - min(MOST_FEEDING_ROUNDS, ledger.costs.feeding_rounds(outcome))
         else:
             self._drafting_rounds += 1
             self._acceptance.learn(outcome)
@@ -118,6 +118,8 @@ class GoodputScheduler:
             return
         if self._width > 0:
             self._go_on()
+        elif self._feeding_left < 0.0:
+            self._give_up("feeding")
         else:
             self._begin()
 
@@ -133,7 +135,7 @@ class GoodputScheduler:
             self._rest("target-only", rates[0])
         else:
             if self._trial_left <= 0:
-                self._wait = FIRST_WAIT
+                self._wait, self._feeding_left = FIRST_WAIT, FEEDING_ROUNDS
             if rates[self._width] * (1.0 + MARGIN) >= rates[best]:
                 best = self._width
             self._choose(best, "goodput", rates[best], 1 if self._trial_left > 0 else self._next_hold(best))
@@ -155,14 +157,19 @@ class GoodputScheduler:
                 self._count_hopeless(rates)
 
     def _count_hopeless(self, rates: Sequence[float]) -> None:
-        """Give up for this request, and for some more, when no width could pay at any decision of the last ones."""
-        ledger = self._ledger
+        """Give up when no width could pay at any decision of the last ones."""
         could_pay = max(rates[self._narrowest :], default=0.0) > rates[0] * (1.0 + MARGIN)
+        ledger = self._ledger
         ledger.hopeless_decisions = 0 if could_pay else ledger.hopeless_decisions + 1
-        if ledger.is_hopeless:
-            ledger.requests_left_out = HOPELESS_REQUESTS if self._drafting_rounds < FEW_ROUNDS else 0
-            given_up = Decision(width_tokens=0, reason="hopeless", final=True, without_drafter=True)
-            self._on_decision(attrs.evolve(given_up, expected_rate=rates[0]))
+        if ledger.hopeless_decisions >= HOPELESS_DECISIONS:
+            self._give_up("hopeless")
+
+    def _give_up(self, reason: str) -> None:
+        """Leave the drafter out for the rest of the request, and in some more when this one hardly drafted."""
+        self._over = True
+        self._ledger.requests_left_out = HOPELESS_REQUESTS if self._drafting_rounds < FEW_ROUNDS else 0
+        self._choose(0, reason, None, RESTING_HOLD)
+        self._on_decision(Decision(width_tokens=0, reason=reason, final=True, without_drafter=True))
 
     def _next_hold(self, width: int) -> int:
         """Return how long a width of ongoing drafting holds."""
