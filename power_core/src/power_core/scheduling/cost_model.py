@@ -230,8 +230,9 @@ class RoundCosts:
 
         A drafter that rests gets its rows together, once in many rounds, so the usual share does not hold them.
         """
-        extra = outcome.draft_ns / self.pace - self._draft.estimate(0)
-        return max(0.0, extra) / self.baseline if self.baseline_known else 0.0
+        if not (self.baseline_known and self.baseline):
+            return 0.0
+        return max(0.0, outcome.draft_ns / self.pace - self._draft.estimate(0)) / self.baseline
 
     def _most_surprise(self) -> float:
         return MOST_SURPRISE_ROUNDS * self.baseline
