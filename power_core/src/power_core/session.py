@@ -308,9 +308,8 @@ class Session:
         self._parts = Round(self._sequence, self._sampler, drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
         self._parts.guarantor = self._guarantor
-        self._parts.rounds = (
-            self._rounds if drafter is not None and sampling.greedy and request.logprobs is None else None
-        )
+        if drafter is not None and sampling.greedy and request.logprobs is None:
+            self._parts.rounds = self._rounds
         if self._guarantor is not None:
             self._sequence.slice_rows = self._guarantor.begin(greedy=sampling.greedy).slice_rows
 
