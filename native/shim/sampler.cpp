@@ -15,11 +15,7 @@
 
 namespace {
 
-struct SamplerDeleter {
-    void operator()(llama_sampler * sampler) const { llama_sampler_free(sampler); }
-};
-
-using SamplerPointer = std::unique_ptr<llama_sampler, SamplerDeleter>;
+using power::SamplerPointer;
 
 struct Shared {
     power_model * model;
@@ -82,14 +78,7 @@ void build_windows(Shared & shared, const power_sampler_params & params) {
         shared.window_tokens = (size_t) params.repeat_last_n;
     }
     if (power::uses_dry(params)) {
-        std::vector<const char *> texts;
-        const std::vector<std::string> breakers = power::dry_breakers(params);
-        for (const std::string & breaker : breakers) {
-            texts.push_back(breaker.c_str());
-        }
-        shared.dry.reset(llama_sampler_init_dry(shared.model->vocab, params.dry_multiplier, params.dry_base,
-                                                params.dry_allowed_length, params.dry_penalty_last_n, texts.data(),
-                                                texts.size()));
+        shared.dry = shared.model->dry_sources.copy(shared.model->vocab, params);
         shared.window_tokens = std::max(shared.window_tokens, (size_t) params.dry_penalty_last_n);
     }
 }

@@ -3,6 +3,7 @@
 #ifndef POWER_SHIM_INTERNAL_H
 #define POWER_SHIM_INTERNAL_H
 
+#include "dry_sources.h"
 #include "power_shim.h"
 
 #include "ggml-backend.h"
@@ -121,6 +122,7 @@ struct power_model {
     std::string architecture;
     bool repacked = false;
     bool nextn_loaded = false;
+    power::DrySources dry_sources;
     std::atomic<int> references{1};
 };
 
