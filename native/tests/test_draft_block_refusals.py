@@ -188,7 +188,7 @@ def test_a_closed_context_is_an_error(open_block):
 def test_exact_drafts_need_a_shared_head_that_computes_exactly(model_paths, draft_models):
     settings = ContextSettings(ctx_tokens=64, batch_rows=16, threads=1)
     with (
-        NativeModel.open(ModelSettings(path=model_paths["hybrid"], arithmetic="fast")) as fast,
+        NativeModel.open(ModelSettings(path=model_paths["hybrid"], arithmetic="fast"), repack_weights=True) as fast,
         fast.open_context(settings) as target,
     ):
         with pytest.raises(ConfigError, match="shared head") as caught:

@@ -3,7 +3,6 @@
 import gc
 import weakref
 
-import attrs
 import pytest
 
 from power_core.errors import ArtifactNotFoundError, ConfigError, ModelLoadError, NativeCallError, OutOfMemoryError
@@ -156,8 +155,7 @@ def test_exact_arithmetic_has_flash_attention_on(open_context):
 
 def test_exact_arithmetic_that_is_not_possible_is_refused_at_open(model_paths):
     """Repacked weights stand for a backend that has no exact arithmetic: the library refuses both alike."""
-    with NativeModel.open(ModelSettings(path=model_paths["attention"], arithmetic="fast")) as loaded:
-        loaded.settings = attrs.evolve(loaded.settings, arithmetic="exact")
+    with NativeModel.open(ModelSettings(path=model_paths["attention"]), repack_weights=True) as loaded:
         with pytest.raises(ConfigError, match=r"POWER_UNSUPPORTED.*repacked") as caught:
             loaded.open_context(ContextSettings(ctx_tokens=64, batch_rows=16))
         assert (caught.value.field, caught.value.user_mistake) == ("arithmetic", True)

@@ -59,13 +59,16 @@ class NativeModel(SharedHandle):
         self._vocabulary = NativeVocabulary(self, self._info.n_vocab)
 
     @classmethod
-    def open(cls, settings: ModelSettings, progress: Progress | None = None) -> NativeModel:
+    def open(
+        cls, settings: ModelSettings, progress: Progress | None = None, *, repack_weights: bool = False
+    ) -> NativeModel:
         """Load a model file.
 
         Args:
-            settings: What to load. ``arithmetic`` ``exact`` keeps the weights in the layout whose kernels compute every
-                row alike; ``fast`` lets the library repack them.
+            settings: What to load.
             progress: Called with the loaded fraction, 0..1. What it raises stops the loading and is raised here.
+            repack_weights: Let the library keep the weights in another layout, with kernels of their own. Sessions
+                never do (docs/decisions/0017); contexts of exact arithmetic are refused.
 
         Raises:
             ArtifactNotFoundError: ``settings.path`` is not a regular file.
@@ -81,7 +84,7 @@ class NativeModel(SharedHandle):
             )
         owner = library()
         _require_fit(path, settings.gpu_layers)
-        return cls(owner, _load(owner, settings, progress), settings)
+        return cls(owner, _load(owner, settings, progress, repack_weights), settings)
 
     @property
     def info(self) -> ModelInfo:
@@ -252,7 +255,7 @@ def _require_fit(path: Path, gpu_layers: int) -> None:
     )
 
 
-def _load(owner: Library, settings: ModelSettings, progress: Progress | None) -> object:
+def _load(owner: Library, settings: ModelSettings, progress: Progress | None, repack_weights: bool) -> object:
     raised: list[BaseException] = []
 
     def on_progress(fraction: float, _user_data: object) -> int:
@@ -268,7 +271,7 @@ def _load(owner: Library, settings: ModelSettings, progress: Progress | None) ->
         size=ctypes.sizeof(_raw.power_model_params),
         gpu_layers=settings.gpu_layers,
         load_nextn=settings.load_nextn,
-        repack_weights=settings.arithmetic == "fast",
+        repack_weights=repack_weights,
         use_mmap=settings.use_mmap,
         use_mlock=settings.use_mlock,
         progress=_raw.power_progress(on_progress),

@@ -31,7 +31,7 @@ class ModelSettings:
         device: The only GPU to use, by the backend's name for it; None uses every one.
         tensor_placements: ``PATTERN=BUFFER``: tensors whose name the regular expression finds go to that buffer.
         load_nextn: Load multi-token-prediction layers.
-        arithmetic: ``exact`` keeps the weights in the layout whose kernels compute every row alike.
+        arithmetic: What contexts of the model compute with; the weights' layout is the same.
         use_mmap: Map the file instead of reading it.
         use_mlock: Keep the weights in memory.
     """
