@@ -89,6 +89,13 @@ def test_a_target_is_described(capsys, target: Path):
     assert any(line.startswith("target: valid, ") for line in lines)
 
 
+def test_a_number_that_json_has_no_word_for_is_text(capsys, tmp_path: Path):
+    path = tmp_path / "target.gguf"
+    path.write_bytes(minimal_target().with_value("general.license", ValueType.FLOAT32, float("nan")).build())
+    printed = json.loads(run_power(capsys, "inspect", str(path), "--json").out, parse_constant=pytest.fail)
+    assert printed["facts"]["general.license"] == "nan"
+
+
 def test_json_has_everything(capsys, target: Path):
     printed = inspect_json(capsys, target)
     assert list(printed) == [

@@ -23,6 +23,7 @@ from power_contract.outcomes import ClauseOutcome
 from power_contract.profiles import ProfileName
 from power_contract.subject import ContractSubject
 from power_core.errors import ConfigError
+from power_core.json_text import json_text
 from power_core.plugins import API_VERSION
 from power_core.plugins.manager import load_plugins
 
@@ -114,7 +115,7 @@ def write_report(report: ContractReport, path: Path) -> None:
     raw = cattrs.unstructure(report)
     _strict_converter().structure(raw, ContractReport)
     try:
-        path.write_text(json.dumps(raw, indent=2) + "\n", encoding="utf-8")
+        path.write_text(json_text(raw, indent=2), encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"cannot write the report to {path}: {error}", field="report", value=str(path)) from error
 

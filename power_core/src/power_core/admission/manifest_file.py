@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from power_core.admission import fields
 from power_core.admission.manifest import SCHEMA, Manifest, digest_of
 from power_core.admission.strict_json import read_object
 from power_core.errors import ArtifactContractError, ArtifactDigestMismatch, ArtifactFormatError, ConfigError
+from power_core.json_text import json_text
 from power_core.whole_file import whole_file
 
 MAX_MANIFEST_BYTES = 1 << 18
@@ -53,7 +53,7 @@ def write_manifest(path: Path, manifest: Manifest) -> None:
     Raises:
         ConfigError: the folder cannot be written.
     """
-    data = (json.dumps(manifest.to_dict(), indent=2) + "\n").encode("ascii")
+    data = json_text(manifest.to_dict(), indent=2).encode("ascii")
     try:
         with whole_file(path) as partial:
             _write_through(partial, data)

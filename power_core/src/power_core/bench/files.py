@@ -12,6 +12,7 @@ from cattrs.strategies import configure_union_passthrough
 from power_core.bench.records import SCHEMA_NAME, BenchReport
 from power_core.bench.validity import require_valid_report
 from power_core.errors import ConfigError
+from power_core.json_text import json_text
 from power_core.whole_file import whole_file
 
 MOST_BYTES = 268_435_456
@@ -19,7 +20,7 @@ MOST_BYTES = 268_435_456
 
 def to_json(report: BenchReport) -> str:
     """Return the report as JSON, one value a line."""
-    return json.dumps(report.to_dict(), indent=1, allow_nan=False) + "\n"
+    return json_text(report.to_dict(), indent=1)
 
 
 def write_report(report: BenchReport, path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from power_core.cli.console import EXIT_OK, fold_line, usage_error, write_out
 from power_core.cli.progress import ProgressView
 from power_core.cli.table import format_table
 from power_core.draft_choice import blame_absent_plugin
+from power_core.json_text import json_text
 from power_core.plugins.manager import load_plugins
 
 
@@ -64,7 +64,7 @@ def _to_json(result: AdmitResult) -> str:
         "written": result.written,
         "manifest": result.admission.manifest.to_dict(),
     }
-    return json.dumps(values, indent=2) + "\n"
+    return json_text(values, indent=2)
 
 
 def _to_text(result: AdmitResult, target: Path) -> str:

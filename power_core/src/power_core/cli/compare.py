@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 from power_core.bench.comparison import compare_reports
 from power_core.bench.files import read_report
 from power_core.cli.bench_view import format_comparison
 from power_core.cli.console import EXIT_OK, write_out
+from power_core.json_text import json_text
 
 
 def run_compare(first: Path, second: Path, *, as_json: bool) -> int:
@@ -19,5 +19,5 @@ def run_compare(first: Path, second: Path, *, as_json: bool) -> int:
         BenchError: a report's figures do not follow from its samples.
     """
     comparison = compare_reports(read_report(first), read_report(second))
-    write_out(json.dumps(comparison.to_dict(), indent=1) + "\n" if as_json else format_comparison(comparison))
+    write_out(json_text(comparison.to_dict(), indent=1) if as_json else format_comparison(comparison))
     return EXIT_OK

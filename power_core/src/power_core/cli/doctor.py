@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import sys
@@ -22,6 +21,7 @@ from power_core.cli.versions import package_version
 from power_core.config import SETTINGS, resolve
 from power_core.errors import PowerError
 from power_core.exactness.survey import Survey
+from power_core.json_text import json_text
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.plugins.types import HealthCheck, HealthResult
 from power_core.settings import SessionSettings
@@ -170,7 +170,7 @@ def _to_json(diagnosis: Diagnosis) -> str:
         "settings": [dict(setting) for setting in diagnosis.settings],
         "exactness": None if diagnosis.survey is None else survey_values(*diagnosis.survey),
     }
-    return json.dumps(values, indent=2) + "\n"
+    return json_text(values, indent=2)
 
 
 def _to_text(diagnosis: Diagnosis) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -26,6 +25,7 @@ from power_core.cli.prompt_source import read_prompt
 from power_core.cli.report_view import format_report
 from power_core.config import resolve
 from power_core.generation import Generation
+from power_core.json_text import json_text
 from power_core.opening import open_session
 from power_core.report import GenerationResult
 from power_core.session import Session
@@ -142,7 +142,7 @@ class TextWriter:
 
 def _show(result: GenerationResult, *, streamed: bool, as_json: bool) -> None:
     if as_json:
-        write_out(json.dumps(result.to_dict()) + "\n")
+        write_out(json_text(result.to_dict()))
         flush_out()
         return
     if not streamed:

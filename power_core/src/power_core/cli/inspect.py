@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from power_core.cli.console import EXIT_OK, EXIT_USAGE, fold_line, write_out
 from power_core.cli.progress import ProgressView
 from power_core.cli.table import format_table
 from power_core.errors import ArtifactError
+from power_core.json_text import json_text
 from power_core.plugins.manager import load_plugins
 
 CHECKED_ROLES = ("target", "target-with-nextn", "split shard")
@@ -92,8 +93,10 @@ def key_facts(header: GgufHeader) -> dict[str, Any]:
 
 
 def _single(header: GgufHeader, key: str) -> Scalar | None:
-    """Return a single value, a long text cut; None for arrays."""
+    """Return a single value, a long text cut, a number that is not finite as text; None for arrays."""
     value = header.get(key)
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
     if isinstance(value, str):
         return shorten(value)
     return None if isinstance(value, tuple | StringArray) else value
@@ -140,7 +143,7 @@ def _to_json(inspection: Inspection) -> str:
             for report in inspection.reports
         ],
     }
-    return json.dumps(values, indent=2) + "\n"
+    return json_text(values, indent=2)
 
 
 def _describe_check(check: Check) -> dict[str, Any]:

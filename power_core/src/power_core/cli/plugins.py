@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from power_core.cli.console import EXIT_OK, fold_line, write_out
 from power_core.cli.table import format_table
+from power_core.json_text import json_text
 from power_core.plugins.loading import LoadedPlugin
 from power_core.plugins.manager import load_plugins
 
@@ -22,7 +22,7 @@ def run_plugins_list(*, as_json: bool, verbose: bool) -> int:
     """
     records = load_plugins().plugins
     if as_json:
-        write_out(json.dumps([describe_plugin(record, verbose=verbose) for record in records], indent=2) + "\n")
+        write_out(json_text([describe_plugin(record, verbose=verbose) for record in records], indent=2))
         return EXIT_OK
     write_out(plugin_table(records) if records else EMPTY)
     for record in records:

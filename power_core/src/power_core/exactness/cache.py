@@ -18,6 +18,7 @@ import attrs
 from power_core.cache_dir import cache_subdir
 from power_core.errors import ConfigError
 from power_core.exactness.probe import ProbeCell, ProbeTable
+from power_core.json_text import json_text
 from power_core.whole_file import whole_file
 
 SCHEMA = 1
@@ -52,7 +53,7 @@ class ProbeCache:
         values = {"schema": SCHEMA, "key": dict(self.key), "cells": [attrs.asdict(cell) for cell in cells]}
         try:
             with whole_file(self._path()) as partial:
-                partial.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+                partial.write_text(json_text(values, indent=1), encoding="utf-8")
         except (OSError, ConfigError) as error:
             return str(error)
         return None
