@@ -95,6 +95,32 @@ def test_decisions_and_their_end_are_in_the_report():
     assert report.to_dict()["decisions"] == report.decisions
 
 
+def test_a_resumed_request_keeps_its_scheduler():
+    """The text goes on, so what was learned of it holds: drafting that was ended stays ended."""
+    session = open_fake_session(ScriptedDrafter(drafts_with_acceptance(lambda limit: 0)), scheduler="adaptive")
+    assert session.generate(PROMPT, max_tokens=40).result().report.decisions[-1]["reason"] == "target-only"
+    resumed = session.resume(max_tokens=20).result().report
+    assert (resumed.drafted_tokens, resumed.decisions, resumed.draft_limit_histogram) == (0, [], {0: 20})
+    assert session.generate(PROMPT, max_tokens=5).result().report.decisions[0]["reason"] == "start"
+
+
+def test_a_resumed_request_reports_its_own_decisions():
+    session = open_fake_session(ScriptedDrafter(drafts_with_acceptance(lambda limit: 0)), scheduler="adaptive")
+    first = session.generate(PROMPT, max_tokens=4).result().report
+    assert first.decisions[-1]["reason"] == "zero"
+    resumed = session.resume(max_tokens=40).result().report
+    assert [each["reason"] for each in resumed.decisions] == ["target-only"]
+    assert resumed.decisions[0]["round"] == resumed.events[-1]["round"] < 12
+
+
+def test_a_guard_stays_clamped_when_its_request_is_resumed():
+    window = {"recurrent": True, "draft_max": 7, "slice_rows": 8, "snapshots": 6, "guard_rows": 6}
+    session = open_fake_session(ScriptedDrafter(drafts_with_acceptance(lambda limit: 0)), **window)
+    assert session.generate(PROMPT, max_tokens=20).result().report.replays == 1
+    resumed = session.resume(max_tokens=20).result().report
+    assert (resumed.replays, max(resumed.draft_limit_histogram)) == (0, 6)
+
+
 def test_a_fixed_width_decides_nothing():
     session = open_fake_session(ScriptedDrafter(random_acceptance(1)))
     assert session.generate(PROMPT, max_tokens=40).result().report.decisions == []

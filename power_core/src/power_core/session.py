@@ -99,6 +99,7 @@ class Session:
         self._sequence = TargetSequence(
             context, slice_rows=plan.slice_rows, taps=taps, fixed_shape=settings.verify_shape == "fixed"
         )
+        self._scheduler: DraftScheduler | None = None
         self._sampler: Sampler | None = None
         self._grammar = False
         self._parts: Round | None = None
@@ -156,10 +157,11 @@ class Session:
             return self._launch(request, tokens, on_prefill)
 
     def resume(self, request: RequestSettings | None = None, **changes: Any) -> Generation:
-        """Continue the last request from its last committed token, with its sampler's state.
+        """Continue the last request from its last committed token, with its sampler's and its scheduler's state.
 
         Tokens that were committed but not handed out come first. Sampling settings and ``logprobs`` stay those of the
-        last request; text, stop strings and stop tokens start afresh. After an end token it ends there again at once.
+        last request; text, stop strings and stop tokens start afresh, and so does the report. After an end token it
+        ends there again at once.
 
         Raises:
             StateError: there is nothing to continue.
@@ -208,13 +210,16 @@ class Session:
         if self._parts.open_transaction is not None:
             self._parts.open_transaction.rollback()
         self.context.clear_abort()
-        report = self._new_report(prompt)
+        self._report = self._new_report(prompt)
+        if prompt is not None:
+            self._scheduler = self._open_scheduler()
+        assert self._scheduler is not None
         self._current = Generation(
             model=self.model,
             parts=self._parts,
-            scheduler=self._open_scheduler(report),
+            scheduler=self._scheduler,
             request=request,
-            report=report,
+            report=self._report,
             draft_min=self.settings.draft_min,
             draft_p_min=self.settings.draft_p_min,
             prompt=prompt,
@@ -225,20 +230,23 @@ class Session:
         )
         return self._current
 
-    def _open_scheduler(self, report: Report) -> DraftScheduler:
-        """Return the scheduler of a request; where it says so, the drafter is left out from then on."""
+    def _open_scheduler(self) -> DraftScheduler:
+        """Return the scheduler of a new request, none that drafts when the request has no drafter."""
         assert self._parts is not None
-        parts = self._parts
-        if self._drafter is not None and parts.drafter is None:
-            report.add_decision(Decision(width_tokens=0, reason="no-drafter", final=True))
+        if self._drafter is not None and self._parts.drafter is None:
+            self._note_decision(Decision(width_tokens=0, reason="no-drafter", final=True))
             return FixedScheduler(0)
+        return self._schedulers.open(self._note_decision)
 
-        def on_decision(decision: Decision) -> None:
-            report.add_decision(decision)
-            if decision.without_drafter:
-                parts.leave_drafter_out()
+    def _note_decision(self, decision: Decision) -> None:
+        """Tell the report of the request that runs, for a scheduler outlives a report when its request is resumed.
 
-        return self._schedulers.open(on_decision)
+        Where the decision says so, the drafter is left out from then on.
+        """
+        assert self._parts is not None
+        self._report.add_decision(decision)
+        if decision.without_drafter:
+            self._parts.leave_drafter_out()
 
     def _new_report(self, prompt: list[TokenId] | None) -> Report:
         guarantee, probe = self.plan.guarantee, self.plan.probe
