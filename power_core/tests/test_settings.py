@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
+import attrs
 import pytest
 
 from power_core.errors import ConfigError
@@ -154,3 +155,18 @@ def test_temperature_zero_is_greedy(temperature):
 )
 def test_anything_stateful_is_not_greedy(change):
     assert not SamplingSettings(**change).greedy
+
+
+def test_biases_are_pairs_sorted_by_token_however_they_are_given():
+    expected = ((1, 2.0), (5, -1.0))
+    for biases in ({5: -1.0, 1: 2.0}, [(5, -1.0), [1, 2.0]], expected):
+        settings = SamplingSettings(logit_bias=biases)
+        assert settings.logit_bias == expected
+        assert settings == SamplingSettings(logit_bias=expected)
+    assert SamplingSettings().logit_bias == ()
+
+
+def test_settings_with_another_seed_keep_their_biases_unchecked(monkeypatch):
+    settings = SamplingSettings(logit_bias={5: 1.0})
+    monkeypatch.setattr("power_core.sampler._is_bias", lambda pair: pytest.fail("checked again"))
+    assert attrs.evolve(settings, seed=3).logit_bias is settings.logit_bias

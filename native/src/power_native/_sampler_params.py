@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ctypes
+from functools import lru_cache
+from typing import Any
 
 from power_core.grammar import read_grammar
 from power_core.sampler import SamplingSettings
+from power_core.tokens import TokenId
 from power_native import _raw
 
 
@@ -15,9 +18,7 @@ def sampler_parameters(settings: SamplingSettings, ctx_tokens: int) -> _raw.powe
     Raises:
         ConfigError: the grammar's file cannot be read.
     """
-    biases = settings.logit_bias
-    tokens = (ctypes.c_int32 * len(biases))(*(token for token, _ in biases))
-    values = (ctypes.c_float * len(biases))(*(value for _, value in biases))
+    tokens, values = _bias_arrays(settings.logit_bias)
     breakers = b"".join(breaker.encode() + b"\0" for breaker in settings.dry_sequence_breakers)
     grammar = read_grammar(settings).encode()
     return _raw.power_sampler_params(
@@ -38,7 +39,7 @@ def sampler_parameters(settings: SamplingSettings, ctx_tokens: int) -> _raw.powe
         xtc_probability=settings.xtc_probability,
         xtc_threshold=settings.xtc_threshold,
         seed=settings.seed,
-        n_biases=len(biases),
+        n_biases=len(settings.logit_bias),
         bias_tokens=ctypes.cast(tokens, ctypes.POINTER(ctypes.c_int32)),
         bias_values=ctypes.cast(values, ctypes.POINTER(ctypes.c_float)),
         dry_breakers=breakers,
@@ -46,6 +47,13 @@ def sampler_parameters(settings: SamplingSettings, ctx_tokens: int) -> _raw.powe
         grammar=grammar,
         grammar_bytes=len(grammar),
     )
+
+
+@lru_cache(maxsize=4)
+def _bias_arrays(biases: tuple[tuple[TokenId, float], ...]) -> tuple[Any, Any]:
+    """Tokens and values, kept for the requests that differ in other settings."""
+    tokens = (ctypes.c_int32 * len(biases))(*(token for token, _ in biases))
+    return tokens, (ctypes.c_float * len(biases))(*(value for _, value in biases))
 
 
 def _window_tokens(asked_tokens: int, ctx_tokens: int) -> int:

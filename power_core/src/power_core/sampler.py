@@ -39,13 +39,20 @@ _NUMBERS: dict[str, tuple[float, float]] = {
 }
 
 
+class _Biases(tuple[tuple[TokenId, float], ...]):
+    """Checked pairs, sorted by token: settings that differ in a seed alone do not look through them again."""
+
+
 def _bias_pairs(value: Any) -> Any:
-    """Sort the biases by token; what is no mapping and no sequence of pairs is left for the check."""
+    """Check and sort the biases; what is refused is returned for the message, not as ``_Biases``."""
+    if isinstance(value, _Biases):
+        return value
     pairs = tuple(value.items()) if isinstance(value, Mapping) else value
     if not isinstance(pairs, Iterable) or isinstance(pairs, str):
         return value
     pairs = tuple(tuple(pair) if isinstance(pair, list | tuple) else pair for pair in pairs)
-    return tuple(sorted(pairs)) if all(map(_is_bias, pairs)) else pairs
+    valid = all(map(_is_bias, pairs)) and len({token for token, _ in pairs}) == len(pairs)
+    return _Biases(sorted(pairs)) if valid else pairs
 
 
 def _is_bias(pair: object) -> bool:
@@ -101,7 +108,7 @@ class SamplingSettings:
     dry_sequence_breakers: tuple[str, ...] = DRY_BREAKERS
     xtc_probability: float = 0.0
     xtc_threshold: float = 0.1
-    logit_bias: tuple[tuple[TokenId, float], ...] = attrs.field(default=(), converter=_bias_pairs)
+    logit_bias: tuple[tuple[TokenId, float], ...] = attrs.field(default=_Biases(), converter=_bias_pairs)
     grammar: str = ""
     grammar_file: Path | None = None
     seed: int = 0
@@ -134,12 +141,9 @@ class SamplingSettings:
         )
 
     def _check_biases(self) -> None:
-        biases = self.logit_bias
         self._require(
             "logit_bias",
-            isinstance(biases, tuple)
-            and all(map(_is_bias, biases))
-            and len({token for token, _ in biases}) == len(biases),
+            isinstance(self.logit_bias, _Biases),
             "token ids, each once, with a number from -1000000.0 to 1000000.0 or -inf",
         )
 

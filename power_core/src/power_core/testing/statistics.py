@@ -1,4 +1,4 @@
-"""Two tests of hypotheses, small enough to need no library: equal distributions, and uniform p-values."""
+"""Tests of hypotheses, small enough to need no library: equal distributions, and uniform p-values."""
 
 from __future__ import annotations
 
@@ -25,6 +25,34 @@ def chi_square_p(first: NDArray[np.int64], second: NDArray[np.int64]) -> float:
         return 1.0
     expected = counts.sum(axis=1, keepdims=True) * counts.sum(axis=0) / counts.sum()
     return _chi_square_tail(float(((counts - expected) ** 2 / expected).sum()), freedom)
+
+
+def permuted_p(
+    first: NDArray[np.int64], second: NDArray[np.int64], random: np.random.Generator, permutations: int = 199
+) -> float:
+    """Return the p-value of "both samples come from one distribution", exact for samples of any size.
+
+    The statistic is Pearson's, summed over the columns. It is ranked among those of the same rows dealt to the two
+    samples at random, ties in a random order, so under the hypothesis every rank is equally likely.
+
+    Args:
+        first: Outcomes int64[samples, columns], 0 or more; the columns of a sample may depend on each other.
+        second: Independent samples of the same columns.
+        random: Deals the rows and breaks ties.
+        permutations: Deals to compare with; the p-value is a multiple of 1 / (permutations + 1), smeared evenly.
+    """
+    rows = np.concatenate([first, second])
+    outcomes = (rows[:, :, None] == np.arange(rows.max() + 1)).reshape(len(rows), -1).astype(np.int64)
+    totals = outcomes.sum(axis=0)
+    outcomes, totals = outcomes[:, totals > 0], totals[totals > 0]
+    dealt = np.zeros((permutations + 1, len(rows)), dtype=np.int64)
+    dealt[:, : len(first)] = 1
+    dealt[1:] = random.permuted(dealt[1:], axis=1)
+    expected = totals * len(first) / len(rows)
+    distances = ((dealt @ outcomes - expected) ** 2 / expected).sum(axis=1)
+    ties = np.isclose(distances[1:], distances[0])
+    larger = np.count_nonzero((distances[1:] > distances[0]) & ~ties)
+    return float((larger + random.random() * (np.count_nonzero(ties) + 1)) / (permutations + 1))
 
 
 def uniform_p(values: Sequence[float]) -> float:
