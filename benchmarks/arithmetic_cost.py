@@ -8,7 +8,7 @@ is one evaluation with each, and the ratio is that of the pair. ``repacked`` is 
 weights in the layout that llama.cpp chooses by itself; it takes its turn after each pair and is information only.
 Every row of an evaluation has logits, as in verification. One thread is timed by its processor time, which other
 programs do not add to; several threads by the wall clock, on a quiet machine. Results are kept after each model and
-thread count, so a run that was stopped goes on; another build of the library or other repeats start anew.
+thread count, so a run that was stopped goes on; other patches of the library or other repeats start anew.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ import attrs
 import numpy as np
 from doc_sections import table, write_section
 from requantised import gemma, patches_digest, requantised, tensor_types
+from result_files import load_results, save_results
 
 import power_native
 from power_core.target import Arithmetic, ContextSettings, Kernels, ModelSettings
 from power_core.testing.models import build_tiny_target
 from power_core.tokens import SequenceRows
-from power_core.whole_file import whole_file
 from power_native.context import NativeContext
 from power_native.model import NativeModel
 
@@ -47,6 +47,7 @@ PROMPT_TOKENS = 1024
 CHUNK_TOKENS = 512
 GOALS = {"prefill": 1.03, "1": 1.03, "4": 1.10, "8": 1.15}
 FLOOR = 0.95
+LEVELS = 4
 
 Action = Callable[[], None]
 Clock = Callable[[], int]
@@ -82,7 +83,7 @@ class Bench:
 def open_bench(model: Path, threads: int, kernels: Kernels, *, repacked: bool = False) -> Iterator[Bench]:
     """Open a model of its own; the kernels ``prefill`` of an exact model are the fast ones on the same weights."""
     arithmetic: Arithmetic = "fast" if repacked else "exact"
-    with NativeModel.open(ModelSettings(path=model, arithmetic=arithmetic)) as loaded:
+    with NativeModel.open(ModelSettings(path=model, arithmetic=arithmetic), repack_weights=repacked) as loaded:
         settings = ContextSettings(
             ctx_tokens=PROMPT_TOKENS + max(ROWS),
             batch_rows=CHUNK_TOKENS,
@@ -172,21 +173,6 @@ def model_path(weights: str, folder: Path) -> Path:
     return gemma() if weights == "Q4_K_M" else requantised(gemma(), weights)
 
 
-def load_results(path: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """Return the results so far, empty when they are another build's or of other repeats."""
-    if path.is_file():
-        results: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        if {key: results.get(key) for key in header} == header:
-            return results
-    return {**header, "machine": f"{platform.machine()}, {os.cpu_count()} processors", "cells": {}}
-
-
-def save_results(path: Path, results: dict[str, Any]) -> None:
-    """Replace the file at once."""
-    with whole_file(path) as partial:
-        partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-
 def tables(results: dict[str, Any]) -> str:
     """Return the page's section: one table of ratios and times."""
     row_counts = [str(rows) for rows in ROWS]
@@ -197,22 +183,27 @@ def tables(results: dict[str, Any]) -> str:
         for rows in row_counts:
             figures = cell["rows"].get(rows)
             line.append("-" if figures is None else _cell_text(figures))
-        lines.append([*line, f"{best_slices(cell):.2f}"])
+        lines.append([*line, f"{best_slices(cell):.2f}", _repacked_text(cell)])
     missed = missed_goals(results)
     goals = "Every goal is reached in these cells." if not missed else "Not reached: " + "; ".join(missed) + "."
     loads = [cell[when] for cell in results["cells"].values() for when in ("load_before", "load_after")]
     note = (
         f"{results['machine']}, {results['repeats']} pairs a cell, load average {min(loads):.1f} to {max(loads):.1f}. "
         "Times in ms: exact / fast (median ratio of the pairs); prefill in tokens a second. One thread: processor "
-        "time; several: wall clock. Best slice: rows a second at the width that is best for each, exact over fast."
+        "time; several: wall clock. Best slice: rows a second at the width that is best for each, exact over fast. "
+        "Repacked: time of a second load in the layout that llama.cpp chooses, over fast; prefill, 1 row and 8 rows."
     )
-    return "\n\n".join(
-        [note, table(["model", "prefill", *(f"{rows} rows" for rows in row_counts), "best slice"], lines), goals]
-    )
+    header = ["model", "prefill", *(f"{rows} rows" for rows in row_counts), "best slice", "repacked"]
+    return "\n\n".join([note, table(header, lines), goals])
 
 
 def _cell_text(figures: dict[str, Any]) -> str:
     return f"{figures['exact_ms']:.1f} / {figures['fast_ms']:.1f} ({figures['ratio']:.2f})"
+
+
+def _repacked_text(cell: dict[str, Any]) -> str:
+    figures = [cell["prefill"], *(cell["rows"][rows] for rows in ("1", "8") if rows in cell["rows"])]
+    return " / ".join(f"{found['repacked_ms'] / found['fast_ms']:.2f}" for found in figures)
 
 
 def best_slices(cell: dict[str, Any]) -> float:
@@ -247,12 +238,13 @@ def main() -> None:
     parser.add_argument("--write-docs", action="store_true")
     options = parser.parse_args()
     header = {
-        "library": power_native.library_info().content_key,
         "patches_sha256": patches_digest(),
         "repeats": options.repeats,
         "depth_tokens": DEPTH_TOKENS,
     }
     results = load_results(options.json, header)
+    results["machine"] = f"{platform.machine()}, {os.cpu_count()} processors"
+    results["library"] = power_native.library_info().content_key
     with tempfile.TemporaryDirectory() as folder:
         for threads in options.threads:
             for weights in options.models:
@@ -261,7 +253,7 @@ def main() -> None:
                     continue
                 model = model_path(weights, Path(folder))
                 results["cells"][name] = measure(model, threads, list(options.rows), options.repeats)
-                save_results(options.json, results)
+                save_results(options.json, results, LEVELS)
                 ratios = {rows: found["ratio"] for rows, found in results["cells"][name]["rows"].items()}
                 print(json.dumps({"cell": name, "prefill": results["cells"][name]["prefill"]["ratio"], **ratios}))
     print("goals missed: " + ("; ".join(missed_goals(results)) or "none"))

@@ -1,87 +1,79 @@
 """Complete-output equality of speculative and plain decoding: targets x weights x drafters x arithmetic x threads.
 
-    uv run --group real-model python benchmarks/exactness.py [--zoo examples/zoo/src/power_zoo] [--prompts 100]
-        [--tokens 256] [--budget-minutes M] [--write-docs]
+    uv run --group real-model python benchmarks/exactness.py [--zoo examples/zoo/src/power_zoo] [--tokens 256]
+        [--prompts 100] [--all] [--budget-minutes M] [--write-docs]
 
-The reference is plain decoding in the same process with the same settings. Prompts come in batches that sample every
-domain; each batch passes all cells, the most telling first, before the next one begins, and results are kept after
-every cell, so a run that stops at its budget has seen as much of the matrix as it could and goes on there next time.
-Another build of the library, other prompts or another length start anew.
+The reference is plain decoding in the same process with the same settings, decoded once per group and shared by its
+drafters. ``exactness_plan.py`` says which prompts a group decodes; ``--all`` decodes all in every group. Results are
+kept after every cell, so a run that stops at its budget goes on there next time. Other patches of the library, prompts
+or another length start anew; a rebuild of the same library does not.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-from doc_sections import table, write_section
-from exactness_cells import Group, Models, groups, load_prompts, prompts_digest, reference, run_cell
+import attrs
+from doc_sections import write_section
+from exactness_cells import Group, Models, load_prompts, prompts_digest, reference, run_cell
+from exactness_plan import PASSES, assigned, groups, prompts_of
+from exactness_tables import tables
 from requantised import patches_digest
+from result_files import load_results, save_results
 
 import power_native
-from power_core.whole_file import whole_file
 
 RESULTS = Path(__file__).with_name("results") / "exactness.json"
 PAGE = Path(__file__).parents[1] / "docs" / "exactness.md"
-BATCH_PROMPTS = 6
+LEVELS = 3
 
 Results = dict[str, Any]
 
 
-def load_results(path: Path, header: dict[str, Any]) -> Results:
-    """Return the results so far, empty when they are another build's or of other prompts."""
-    if path.is_file():
-        results: Results = json.loads(path.read_text(encoding="utf-8"))
-        if {key: results.get(key) for key in header} == header:
-            return results
-    return {**header, "cells": {}}
+@attrs.frozen(kw_only=True)
+class Run:
+    """What all groups of a run share.
 
+    Attributes:
+        until: Moment of the monotonic clock at which no cell begins any more.
+    """
 
-def save_results(path: Path, results: Results) -> None:
-    """Replace the file at once; a cell takes one line."""
-    cells = {
-        group: {drafter: json.dumps(outcomes) for drafter, outcomes in drafters.items()}
-        for group, drafters in results["cells"].items()
-    }
-    text = json.dumps({**results, "cells": cells}, indent=1)
-    for drafters in cells.values():
-        for line in drafters.values():
-            text = text.replace(json.dumps(line), line)
-    with whole_file(path) as partial:
-        partial.write_text(text + "\n", encoding="utf-8")
+    models: Models
+    prompts: dict[int, str]
+    results: Results
+    path: Path
+    until: float
+    everything: bool
 
+    def group(self, number: int, group: Group, share: float) -> None:
+        """Run the cells of a group on the first ``share`` of its prompts, as far as they lack them."""
+        drafters = {drafter.name: drafter for drafter in self.models.drafters(group.target)}
+        chosen = prompts_of(number, group, len(self.prompts), everything=self.everything)
+        wanted = assigned(number, group, list(drafters), chosen[: max(1, round(share * len(chosen)))])
+        lacking = {
+            name: [each for each in wanted[name] if str(each) not in self._cell(group, name)] for name in drafters
+        }
+        needed = sorted({index for lack in lacking.values() for index in lack})
+        if not needed or time.monotonic() > self.until:
+            return
+        model = self.models.target(group.target, group.weights)
+        tokens = self.results["tokens"]
+        known = reference(group, model, {index: self.prompts[index] for index in needed}, tokens)
+        for name, lack in lacking.items():
+            if lack and time.monotonic() < self.until:
+                outcomes = run_cell(group, drafters[name], model, {index: known[index] for index in lack}, tokens)
+                self._cell(group, name).update(outcomes)
+                save_results(self.path, self.results, LEVELS)
+                print(f"{group.name}, {name}: {summary(outcomes)}", flush=True)
 
-def run_group(
-    group: Group, models: Models, prompts: dict[int, str], results: Results, path: Path, until: float
-) -> None:
-    """Run the cells of a group on the prompts that they lack."""
-    lacking = []
-    for drafter in models.drafters(group.target):
-        cell = _cell(results, group, drafter.name)
-        lacking.append((drafter, [index for index in prompts if str(index) not in cell]))
-    wanted = {index: text for index, text in prompts.items() if any(index in lack for _, lack in lacking)}
-    if not wanted:
-        return
-    model = models.target(group.target, group.weights)
-    known = reference(group, model, wanted, results["tokens"])
-    for drafter, lack in lacking:
-        if not lack or time.monotonic() > until:
-            continue
-        outcomes = run_cell(group, drafter, model, {index: known[index] for index in lack}, results["tokens"])
-        _cell(results, group, drafter.name).update(outcomes)
-        save_results(path, results)
-        print(f"{group.name}, {drafter.name}: {summary(outcomes)}", flush=True)
-
-
-def _cell(results: Results, group: Group, drafter: str) -> dict[str, Any]:
-    cell: dict[str, Any] = results["cells"].setdefault(group.name, {}).setdefault(drafter, {})
-    return cell
+    def _cell(self, group: Group, drafter: str) -> dict[str, Any]:
+        cell: dict[str, Any] = self.results["cells"].setdefault(group.name, {}).setdefault(drafter, {})
+        return cell
 
 
 def summary(outcomes: dict[str, Any]) -> str:
@@ -91,75 +83,38 @@ def summary(outcomes: dict[str, Any]) -> str:
     return f"{equal} of {len(outcomes)} equal, {accepted} of {drafted} drafts accepted"
 
 
-def tables(results: Results) -> str:
-    """Return the page's section: one line per target, weights, threads and sampling."""
-    lines: dict[tuple[str, str, str], dict[str, list[dict[str, Any]]]] = {}
-    drafters: dict[tuple[str, str, str], set[str]] = {}
-    for name, cells in results["cells"].items():
-        target, arithmetic, threads, sampling = name.split(", ")
-        line = (target, threads.split()[0], sampling)
-        for drafter, outcomes in cells.items():
-            if outcomes:
-                lines.setdefault(line, {}).setdefault(arithmetic, []).extend(outcomes.values())
-                drafters.setdefault(line, set()).add(drafter.split(",")[0])
-    rows = [
-        [*line, ", ".join(sorted(drafters[line])), _equal(found.get("exact")), _equal(found.get("fast")), _where(found)]
-        for line, found in lines.items()
-    ]
-    outcomes = [outcome for found in lines.values() for outcome in found.get("exact", [])]
-    guarantees = ", ".join(sorted({outcome["guarantee"] for outcome in outcomes}))
-    crossed = sum(outcome["end"] > 512 for outcome in outcomes)
-    note = (
-        f"At most {results['tokens']} tokens an output. Under exact arithmetic {_equal(outcomes)} outputs equal plain "
-        f"decoding; {crossed} of them end beyond 512 tokens. Guarantees in their reports: {guarantees or 'none'}."
-    )
-    header = ["target", "threads", "sampling", "drafters", "exact", "fast", "first differences under fast"]
-    return f"{note}\n\n{table(header, rows)}"
-
-
-def _equal(outcomes: list[dict[str, Any]] | None) -> str:
-    if not outcomes:
-        return "not run"
-    return f"{sum(outcome['first_difference'] is None for outcome in outcomes)} of {len(outcomes)}"
-
-
-def _where(found: dict[str, list[dict[str, Any]]]) -> str:
-    places = sorted(
-        outcome["first_difference"] for outcome in found.get("fast", []) if outcome["first_difference"] is not None
-    )
-    return f"from {places[0]}, median {statistics.median(places):.0f}" if places else "-"
-
-
 def main() -> None:
-    """Run what is missing until the budget ends, then print the table."""
+    """Run what is missing until the budget ends, then print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--zoo", type=Path, help="folder with target/target.gguf and drafts/")
     parser.add_argument("--prompts", type=int, default=100)
+    parser.add_argument("--all", action="store_true", help="all prompts in every group, not only the plan's share")
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--budget-minutes", type=float, default=float("inf"))
     parser.add_argument("--only", nargs="+", default=[], help="run groups whose name contains each of these words")
     parser.add_argument("--json", type=Path, default=RESULTS)
     parser.add_argument("--write-docs", action="store_true")
     options = parser.parse_args()
-    until = time.monotonic() + 60 * options.budget_minutes
-    header = {
-        "library": power_native.library_info().content_key,
-        "patches_sha256": patches_digest(),
-        "prompts_sha256": prompts_digest(),
-        "tokens": options.tokens,
-    }
+    header = {"patches_sha256": patches_digest(), "prompts_sha256": prompts_digest(), "tokens": options.tokens}
     results = load_results(options.json, header)
-    numbered = list(enumerate(load_prompts(options.prompts)))
+    results["library"] = power_native.library_info().content_key
+    started, until = time.process_time(), time.monotonic() + 60 * options.budget_minutes
     with tempfile.TemporaryDirectory() as folder:
-        models = Models(options.zoo, Path(folder))
-        chosen = [group for group in groups(models.targets) if all(word in group.name for word in options.only)]
-        for start in range(0, len(numbered), BATCH_PROMPTS):
-            for group in chosen:
-                if time.monotonic() < until:
-                    batch = dict(numbered[start : start + BATCH_PROMPTS])
-                    run_group(group, models, batch, results, options.json, until)
+        run = Run(
+            models=Models(options.zoo, Path(folder)),
+            prompts=dict(enumerate(load_prompts(options.prompts))),
+            results=results,
+            path=options.json,
+            until=until,
+            everything=options.all,
+        )
+        for share in PASSES:
+            for number, group in enumerate(groups(run.models.targets)):
+                if all(word in group.name for word in options.only):
+                    run.group(number, group, share)
     results["load_average"] = os.getloadavg()[2]
-    save_results(options.json, results)
+    results["cpu_minutes"] = round(results.get("cpu_minutes", 0.0) + (time.process_time() - started) / 60, 1)
+    save_results(options.json, results, LEVELS)
     print(tables(results))
     if options.write_docs:
         write_section(PAGE, "exactness", tables(results))

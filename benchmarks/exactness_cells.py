@@ -119,17 +119,6 @@ class Models:
         return path
 
 
-def groups(targets: Mapping[str, tuple[str, ...]]) -> list[Group]:
-    """Return all groups, the most telling first: two threads before one, each as greedy exact, seeded exact, fast."""
-    kinds = [("exact", "greedy"), ("exact", "seeded"), ("fast", "greedy"), ("fast", "seeded")]
-    files = [(target, weights) for target, types in targets.items() for weights in types]
-    files.sort(key=lambda file: targets[file[0]].index(file[1]))
-    return [
-        Group(target=target, weights=weights, arithmetic=arithmetic, threads=threads, sampling=sampling)
-        for threads, (arithmetic, sampling), (target, weights) in itertools.product((2, 1), kinds, files)
-    ]
-
-
 def load_prompts(count: int) -> list[str]:
     """Return the first prompts of the list, which are a sample of all of it."""
     return [prompt["text"] for prompt in json.loads(PROMPTS.read_text(encoding="utf-8"))][:count]

@@ -1,32 +1,36 @@
 """Calibration of the margin guard: how often a greedy choice differs from plain decoding, by the guard's multiple.
 
-    uv run python benchmarks/margin_guard.py [--model FILE ...] [--rows 5 8] [--prompts 8] [--tokens 256] [--write-docs]
+    uv run --group real-model python benchmarks/margin_guard.py [--models "zoo F16" ...] [--zoo FOLDER] [--rows 5 8]
+        [--prompts 12] [--tokens 256] [--write-docs]
 
-Without a model the tiny random-weight targets are measured. For each prompt, plain decoding of fast arithmetic gives
-the true tokens. The same tokens are then evaluated in slices, as full acceptance would, so that the memory holds what
-slices leave behind; and before each slice by single rows from the same memory, which is what the guard would do. A row
-whose margin is below the multiple times the largest difference that the probe measured is guarded: its single-row
-choice counts. Other rows count with the slice's choice. A choice that is not the true token is a failure.
+For each prompt, plain decoding of fast arithmetic gives the true tokens. They are then evaluated in slices, as full
+acceptance would, so that the memory holds what slices leave behind; and before each slice by single rows from the same
+memory, which is what the guard would do. A row whose margin is below the multiple times the largest difference that the
+probe measured is guarded: its single-row choice counts. Other rows count with the slice's choice. A choice that is not
+the true token is a failure.
 
 Per multiple: the share of rows that are guarded (the cost), failures among rows that were not guarded (missed) and
 among those that were (the memory differs by then), and the failures per row with the upper end of their 95% interval.
+Models are kept as they finish, so a run that was stopped goes on; other patches of the library, prompts or widths start
+anew.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import attrs
 import numpy as np
 from doc_sections import table, write_section
+from exactness_cells import CTX_TOKENS, Models, load_prompts, prompts_digest
+from requantised import patches_digest
+from result_files import load_results, save_results
 
 from power_core.exactness.cache import ProbeCache
 from power_core.exactness.guarantor import Guarantor
@@ -36,12 +40,20 @@ from power_core.report import Report
 from power_core.sequence import TargetSequence
 from power_core.target import ContextSettings, ModelSettings, TargetContext, TargetModel
 from power_core.testing.models import build_tiny_target
-from power_core.testing.parity import text_prompts
 from power_core.tokens import TokenId
 
 MULTIPLES = (0.0, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
-KINDS = ("hybrid", "attention", "sliding-window")
-CONTEXT_TOKENS = 1024
+SHOWN = (0.0, 1.0, 2.0, 4.0)
+MODELS = (
+    "tiny hybrid",
+    "tiny attention",
+    "tiny sliding-window",
+    "zoo F16",
+    "gemma-3-270m Q4_K_M",
+    "gemma-3-270m Q8_0",
+    "gemma-3-270m F16",
+)
+LEVELS = 4
 RESULTS = Path(__file__).with_name("results") / "margin_guard.json"
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "exactness.md"
 
@@ -92,44 +104,50 @@ def row_outcomes(
             )
 
 
-def open_target(path: Path, rows: int, threads: int) -> tuple[TargetModel, TargetContext]:
+def open_target(path: Path, most_rows: int, threads: int) -> tuple[TargetModel, TargetContext]:
     """Open a model and a context with fast arithmetic."""
     model = load_plugins().backend().open_model(ModelSettings(path=path, arithmetic="fast"), None)
-    snapshots = rows - 1 if model.info.recurrent else 0
+    snapshots = most_rows - 1 if model.info.recurrent else 0
     settings = ContextSettings(
-        ctx_tokens=CONTEXT_TOKENS, output_rows=rows, snapshots=snapshots, threads=threads, batch_rows=256
+        ctx_tokens=CTX_TOKENS, output_rows=most_rows, snapshots=snapshots, threads=threads, batch_rows=512
     )
     return model, model.open_context(settings)
 
 
-def measure(path: Path, name: str, rows: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the figures of one model and one slice width."""
-    outcomes: list[RowOutcome] = []
-    model, context = open_target(path, rows, options.threads)
+def open_guarantor(context: TargetContext, rows: int, n_vocab: int) -> Guarantor:
+    """Return a guarantor that measures slices of ``rows`` rows and guards near-ties."""
+    guarantor = Guarantor(
+        context=context,
+        arithmetic="guarded",
+        slice_rows=rows,
+        block_rows=rows,
+        n_vocab=n_vocab,
+        cache=ProbeCache(key=None),
+    )
+    guarantor.open([])
+    return guarantor
+
+
+def measure(path: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the figures of one model by slice width."""
+    model, context = open_target(path, max(options.rows), options.threads)
     with closing(model), closing(context):
-        guarantor = Guarantor(
-            context=context,
-            arithmetic="guarded",
-            slice_rows=rows,
-            block_rows=rows,
-            n_vocab=model.info.n_vocab,
-            cache=ProbeCache(key=None),
-        )
-        guarantor.open([])
-        sequence = TargetSequence(context, slice_rows=rows)
-        for prompt_text in text_prompts(options.prompts, seed=7):
-            prompt = model.vocabulary.tokenize(prompt_text)
-            truth = plain_tokens(sequence, prompt, options.tokens)
-            outcomes += row_outcomes(sequence, guarantor, prompt, truth, rows)
-        measured = attrs.asdict(guarantor.record())
-    return {
-        "model": name,
-        "slice_rows": rows,
-        "threads": options.threads,
-        "rows": len(outcomes),
-        "probe_of_the_last_prompt": measured,
-        "by_multiple": [figures(outcomes, multiple) for multiple in MULTIPLES],
-    }
+        outcomes: dict[int, list[RowOutcome]] = {rows: [] for rows in options.rows}
+        guarantors = {rows: open_guarantor(context, rows, model.info.n_vocab) for rows in options.rows}
+        for text in load_prompts(options.prompts):
+            prompt = model.vocabulary.tokenize(text)
+            truth = plain_tokens(TargetSequence(context, slice_rows=1), prompt, options.tokens)
+            for rows, guarantor in guarantors.items():
+                sequence = TargetSequence(context, slice_rows=rows)
+                outcomes[rows] += row_outcomes(sequence, guarantor, prompt, truth, rows)
+        return {
+            str(rows): {
+                "rows": len(found),
+                "probe_of_the_last_prompt": attrs.asdict(guarantors[rows].record()),
+                "by_multiple": [figures(found, multiple) for multiple in MULTIPLES],
+            }
+            for rows, found in outcomes.items()
+        }
 
 
 def figures(outcomes: Sequence[RowOutcome], multiple: float) -> dict[str, Any]:
@@ -157,71 +175,77 @@ def failure_rate(failures: int, rows: int) -> tuple[float, float]:
     return share, float(np.minimum(1.0, (centre + spread) / (1 + z * z / rows)))
 
 
-def document(results: Sequence[dict[str, Any]]) -> str:
-    """Return the page's section: a line per model, slice width and multiple."""
+def document(results: dict[str, Any]) -> str:
+    """Return the page's section: a sum for the multiple in use, and a line per model, slice width and multiple."""
     header = ["model", "slice", "rows", "multiple", "decided again", "missed", "wrong although decided again"]
-    lines = []
-    for result in results:
-        for line in result["by_multiple"]:
-            failures = f"{line['failures_per_row']:.1e} (95 %: at most {line['failures_per_row_upper95']:.1e})"
-            lines.append(
-                [
-                    result["model"],
-                    f"{result['slice_rows']} rows",
-                    f"{result['rows']:,}",
-                    f"{line['multiple']:g}",
-                    f"{line['guarded_share']:.1%}",
-                    str(line["missed"]),
-                    str(line["wrong_although_guarded"]),
-                    failures,
-                ]
-            )
-    chosen = (
-        f"Fast arithmetic of the CPU; the guard in use has the multiple {NOISE_MULTIPLE:g}; multiple 0 is no guard."
+    lines, rows, failures = [], 0, 0
+    for model, widths in results["cells"].items():
+        for width, found in widths.items():
+            shown = [line for line in found["by_multiple"] if line["multiple"] in SHOWN]
+            lines += [_line(model, width, found["rows"], line) for line in shown]
+            in_use = next(line for line in found["by_multiple"] if line["multiple"] == NOISE_MULTIPLE)
+            rows += found["rows"]
+            failures += in_use["missed"] + in_use["wrong_although_guarded"]
+    share, upper = failure_rate(failures, rows)
+    note = (
+        f"Fast arithmetic of the CPU, {results['prompts']} prompts of {results['tokens']} tokens a model. The guard in "
+        f"use has the multiple {NOISE_MULTIPLE:g}: {failures} of {rows:,} rows were not the true token, "
+        f"{_rate(share, upper)} a row. Multiple 0 is no guard."
     )
-    return chosen + "\n\n" + table([*header, "failures per row"], lines)
+    return f"{note}\n\n{table([*header, 'failures per row'], lines)}"
 
 
-def show(result: dict[str, Any]) -> None:
-    """Print a table."""
-    probe = result["probe_of_the_last_prompt"]
-    print(
-        f"{result['model']}, slices of {result['slice_rows']} rows, {result['threads']} thread(s), "
-        f"{result['rows']} rows; W {probe['widest_rows']}, largest difference {probe['largest_difference']:.3g}"
-    )
-    print("  multiple  guarded  missed  wrong although guarded  failures per row  (95% below)")
-    for line in result["by_multiple"]:
-        print(
-            f"  {line['multiple']:8.2f}  {line['guarded_share']:7.1%}  {line['missed']:6d}"
-            f"  {line['wrong_although_guarded']:22d}  {line['failures_per_row']:16.2e}"
-            f"  {line['failures_per_row_upper95']:11.2e}"
-        )
+def _line(model: str, width: str, rows: int, line: dict[str, Any]) -> list[str]:
+    return [
+        model,
+        f"{width} rows",
+        f"{rows:,}",
+        f"{line['multiple']:g}",
+        f"{line['guarded_share']:.1%}",
+        str(line["missed"]),
+        str(line["wrong_although_guarded"]),
+        _rate(line["failures_per_row"], line["failures_per_row_upper95"]),
+    ]
 
 
-def main() -> int:
-    """Measure every model and width; print tables, write JSON."""
+def _rate(share: float, upper: float) -> str:
+    return f"{share:.1e} (95 %: at most {upper:.1e})"
+
+
+def model_path(name: str, models: Models, folder: Path) -> Path:
+    """Return the file of a model of ``MODELS``."""
+    family, kind = name.split()
+    if family == "tiny":
+        return build_tiny_target(folder / f"{kind}.gguf", kind=cast("Any", kind), seed=3)
+    return models.target(family, kind)
+
+
+def main() -> None:
+    """Measure the models that are missing, print and keep the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--model", type=Path, nargs="+", default=[])
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--zoo", type=Path, help="folder with target/target.gguf")
     parser.add_argument("--rows", type=int, nargs="+", default=[5, 8])
-    parser.add_argument("--prompts", type=int, default=8)
+    parser.add_argument("--prompts", type=int, default=12)
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--write-docs", action="store_true", help="keep the results and write the page's section")
+    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--write-docs", action="store_true")
     options = parser.parse_args()
-    results = []
+    header = {"patches_sha256": patches_digest(), "prompts_sha256": prompts_digest()}
+    header |= {name: getattr(options, name) for name in ("rows", "prompts", "tokens", "threads")}
+    results = load_results(options.json, header)
     with tempfile.TemporaryDirectory() as folder:
-        models = {path.name: path for path in options.model} or {
-            f"tiny {kind}": build_tiny_target(Path(folder) / f"{kind}.gguf", kind=kind, seed=3) for kind in KINDS
-        }
-        for name, path in models.items():
-            for rows in options.rows:
-                results.append(measure(path, name, rows, options))
-                show(results[-1])
+        models = Models(options.zoo, Path(folder))
+        for name in options.models:
+            if name not in results["cells"]:
+                results["cells"][name] = measure(model_path(name, models, Path(folder)), options)
+                save_results(options.json, results, LEVELS)
+                print(f"{name}: done", flush=True)
+    print(document(results))
     if options.write_docs:
-        RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
         write_section(PAGE, "margin-guard", document(results))
-    return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -34,8 +34,9 @@ def tensor_types(model: Path) -> dict[str, int]:
 
 
 def patches_digest() -> str:
-    """Return the SHA-256 of the patches that the checkout applies to llama.cpp."""
-    digest = hashlib.sha256()
-    for patch in sorted((Path(__file__).parents[1] / "native" / "patches").glob("*.patch")):
+    """Return the SHA-256 of the pin and of the patches that the checkout applies to llama.cpp."""
+    native = Path(__file__).parents[1] / "native"
+    digest = hashlib.sha256((native / "UPSTREAM.toml").read_bytes())
+    for patch in sorted((native / "patches").glob("*.patch")):
         digest.update(patch.read_bytes())
     return digest.hexdigest()

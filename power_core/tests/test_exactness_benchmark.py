@@ -18,21 +18,63 @@ def import_benchmark(monkeypatch):
     return importlib.import_module
 
 
+TARGETS = {"gemma-3-270m": ("Q4_K_M", "Q8_0", "Q4_0"), "zoo": ("F16", "Q8_0", "Q4_0")}
+DRAFTERS = ("a", "b", "c", "d", "e", "f")
+
+
+@pytest.fixture
+def planned(import_benchmark):
+    """The groups, and the prompts that each drafter of a group decodes."""
+    plan = import_benchmark("exactness_plan")
+    found = []
+    for number, group in enumerate(plan.groups(TARGETS)):
+        prompts = plan.prompts_of(number, group, 100, everything=False)
+        found.append((group, prompts, plan.assigned(number, group, DRAFTERS, prompts)))
+    return found
+
+
 def test_the_prompts_are_what_their_generator_writes(import_benchmark):
     made = import_benchmark("make_mixed").prompts()
     assert json.loads((BENCHMARKS / "prompts" / "mixed.json").read_text(encoding="utf-8")) == made
     assert len({prompt["text"] for prompt in made}) == 100
-    first = made[: import_benchmark("exactness").BATCH_PROMPTS]
-    assert len({prompt["domain"] for prompt in first}) == 6
-    assert {prompt["size"] for prompt in first} == {"short", "middle", "long"}
+    for start in range(94):
+        assert len({prompt["domain"] for prompt in made[start : start + 6]}) == 6
+        assert {prompt["size"] for prompt in made[start : start + 6]} == {"short", "middle", "long"}
 
 
-def test_every_cell_comes_once_and_exact_ones_with_two_threads_first(import_benchmark):
-    cells = import_benchmark("exactness_cells")
-    groups = cells.groups({"gemma-3-270m": ("Q4_K_M", "Q8_0"), "zoo": ("F16",)})
-    assert len({group.name for group in groups}) == len(groups) == 3 * 2 * 2 * 2
-    assert [(group.arithmetic, group.sampling, group.threads) for group in groups[:3]] == [("exact", "greedy", 2)] * 3
-    assert [group.threads for group in groups] == [2] * 12 + [1] * 12
+def test_every_group_comes_once_and_exact_ones_with_two_threads_first(planned):
+    groups = [group for group, _, _ in planned]
+    assert len({group.name for group in groups}) == len(groups) == 6 * 2 * 2 * 2
+    assert [(group.arithmetic, group.sampling, group.threads) for group in groups[:6]] == [("exact", "greedy", 2)] * 6
+    assert [group.threads for group in groups] == [2] * 24 + [1] * 24
+
+
+def test_a_prompt_of_the_zoo_meets_every_drafter_and_one_of_gemma_meets_one(planned):
+    for group, prompts, cells in planned:
+        decoded = sorted(index for chosen in cells.values() for index in chosen)
+        assert decoded == sorted(prompts * (len(DRAFTERS) if group.target == "zoo" else 1))
+
+
+def test_the_groups_that_tell_most_decode_all_prompts_and_every_drafter_meets_every_domain(planned, import_benchmark):
+    domains = [prompt["domain"] for prompt in import_benchmark("make_mixed").prompts()]
+    for group, prompts, cells in planned:
+        whole = group.weights in ("Q4_K_M", "F16") and group.sampling == "greedy"
+        if whole and (group.arithmetic == "exact" or group.target == "zoo"):
+            assert sorted(prompts) == list(range(100))
+            for chosen in cells.values():
+                assert len(chosen) >= 16
+                assert len({domains[index] for index in chosen}) == 6
+
+
+@pytest.mark.parametrize(("arithmetic", "prompts", "a_drafter"), [("exact", 100, 30), ("fast", 90, 12)])
+def test_over_all_groups_gemma_meets_the_prompts_and_a_drafter_many_of_them(planned, arithmetic, prompts, a_drafter):
+    met = {name: set() for name in DRAFTERS}
+    for group, _, cells in planned:
+        if group.target != "zoo" and group.arithmetic == arithmetic:
+            for name, chosen in cells.items():
+                met[name].update(chosen)
+    assert len(set().union(*met.values())) >= prompts
+    assert min(map(len, met.values())) >= a_drafter
 
 
 @pytest.mark.parametrize(
@@ -44,14 +86,15 @@ def test_the_first_difference_counts_missing_tokens(import_benchmark, expected, 
 
 
 def test_results_are_saved_a_cell_a_line_and_read_back(import_benchmark, tmp_path):
-    benchmark = import_benchmark("exactness")
-    header = {"library": "x", "tokens": 4}
+    files = import_benchmark("result_files")
+    header = {"patches": "x", "tokens": 4}
     cell = {"0": {"first_difference": None, "guarantee": 'bit-identical(8) "quoted"'}}
     results = {**header, "cells": {"a, exact": {"scripted": cell, "other": cell}}}
     path = tmp_path / "results.json"
-    benchmark.save_results(path, results)
-    assert benchmark.load_results(path, header) == results
-    assert benchmark.load_results(path, {**header, "tokens": 5})["cells"] == {}
+    files.save_results(path, results, 3)
+    assert f' "scripted": {json.dumps(cell)},\n' in path.read_text(encoding="utf-8")
+    assert files.load_results(path, header) == results
+    assert files.load_results(path, {**header, "tokens": 5}) == {**header, "tokens": 5, "cells": {}}
 
 
 def test_recorded_outputs_are_equal_in_every_exact_cell():
