@@ -44,7 +44,8 @@ SamplerPointer make(const llama_vocab * vocab, const power_sampler_params & para
 SamplerPointer DrySources::copy(const llama_vocab * vocab, const power_sampler_params & params) {
     const std::string key = key_of(params);
     const std::lock_guard<std::mutex> lock(mutex_);
-    auto found = std::find_if(sources_.begin(), sources_.end(), [&](const Source & source) { return source.key == key; });
+    auto found = std::find_if(sources_.begin(), sources_.end(),
+                              [&](const Source & source) { return source.key == key; });
     if (found == sources_.end()) {
         SamplerPointer made = make(vocab, params);
         if (sources_.size() == kMostSources) {
