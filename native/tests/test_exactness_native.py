@@ -137,12 +137,15 @@ def test_the_calibration_counts_every_row(model_paths, monkeypatch):
     benchmark = importlib.util.module_from_spec(specification)
     sys.modules[specification.name] = benchmark
     specification.loader.exec_module(benchmark)
-    options = argparse.Namespace(prompts=1, tokens=30, threads=1)
-    result = benchmark.measure(model_paths["attention"], "tiny", 5, options)
-    lines = result["by_multiple"]
-    shares = [line["guarded_share"] for line in lines]
-    assert result["rows"] == 25
-    assert shares == sorted(shares)
-    assert shares[0] == 0.0
-    assert benchmark.document([result]).count("| tiny |") == len(lines)
-    assert all(0.0 <= line["failures_per_row"] <= line["failures_per_row_upper95"] <= 1.0 for line in lines)
+    options = argparse.Namespace(prompts=1, tokens=30, threads=1, rows=[5, 8])
+    found = benchmark.measure(model_paths["attention"], options)
+    assert {rows: each["rows"] for rows, each in found.items()} == {"5": 25, "8": 16 + 8}
+    for each in found.values():
+        lines = each["by_multiple"]
+        shares = [line["guarded_share"] for line in lines]
+        assert shares == sorted(shares)
+        assert shares[0] == 0.0
+        assert all(0.0 <= line["failures_per_row"] <= line["failures_per_row_upper95"] <= 1.0 for line in lines)
+    page = benchmark.document({"prompts": 1, "tokens": 30, "cells": {"tiny": found}})
+    assert page.count("| tiny |") == 2 * len(benchmark.SHOWN)
+    assert " of 49 rows were not the true token" in page

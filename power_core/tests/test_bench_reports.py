@@ -16,7 +16,7 @@ from power_core.bench.plan import Gates
 from power_core.bench.records import BenchReport
 from power_core.bench.synthetic import AcceptanceProfile
 from power_core.bench.validity import require_valid_report
-from power_core.errors import BenchError, ConfigError
+from power_core.errors import BenchError, ConfigError, PowerError
 
 RATES = {
     "off": [[100.0, 110.0, 90.0], [50.0, 55.0, 45.0]],
@@ -115,7 +115,7 @@ def test_an_interrupted_write_leaves_the_old_report(tmp_path: Path, monkeypatch:
 
 def test_what_is_no_number_never_becomes_json(tmp_path: Path):
     report = with_sample(chosen_report(RATES), decode_tokens_per_second=float("nan"))
-    with pytest.raises(ValueError, match="JSON compliant"):
+    with pytest.raises(PowerError, match="JSON compliant"):
         write_report(report, tmp_path / "report.json")
     assert list(tmp_path.iterdir()) == []
 
