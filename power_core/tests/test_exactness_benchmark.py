@@ -111,3 +111,26 @@ def test_recorded_outputs_are_equal_in_every_exact_cell():
     assert sum(outcome["drafted"] - outcome["accepted"] for outcome in exact) > 0
     assert any(outcome["end"] > 512 for outcome in exact)
     assert [outcome for outcome in exact if outcome["first_difference"] is not None] == []
+
+
+def test_the_tables_count_prompts_outputs_and_differences(import_benchmark):
+    def outcome(difference, end):
+        return {
+            "first_difference": difference,
+            "end": end,
+            "accepted": 1,
+            "drafted": 2,
+            "guarantee": "bit-identical(8)",
+        }
+
+    cells = {
+        "gemma Q8_0, exact, 2 threads, greedy": {"a": {"0": outcome(None, 600)}, "b, wide": {"3": outcome(None, 9)}},
+        "gemma Q8_0, fast, 2 threads, greedy": {"a": {"0": outcome(17, 9), "1": outcome(None, 9)}},
+        "zoo F16, exact, 1 threads, seeded": {"a": {"0": outcome(None, 9)}, "c": {"0": outcome(None, 9)}},
+    }
+    text = import_benchmark("exactness_tables").tables({"tokens": 256, "cells": cells})
+    assert "4 of 4 outputs equal plain decoding; 1 of them end beyond 512 tokens" in text
+    assert "| gemma Q8_0 | 2 | greedy | 2 | 2 of 2 | 2 | 1 of 2 | from 17, median 17 |" in text
+    assert "| zoo F16 | 1 | seeded | 1 | 2 of 2 | 0 | not run | - |" in text
+    assert "| gemma | a | 1 | 1 of 1 | 2 | 1 of 2 | 3 of 6 |" in text
+    assert "| gemma | b, wide | 1 | 1 of 1 | 0 | not run | 1 of 2 |" in text
