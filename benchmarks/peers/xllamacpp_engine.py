@@ -1,0 +1,63 @@
+"""The peer ``xllamacpp``: a wheel that holds llama.cpp's server as a library of Python."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import attrs
+
+from peers.child import Child
+from peers.completion import CompletionClient
+from peers.engines import BATCH_TOKENS, Answer, Setup
+from power_core.tokens import TokenId
+
+NAME = "xllamacpp"
+PROGRAM = Path(__file__).with_name("xllamacpp_child.py")
+
+
+class XllamacppEngine:
+    """The wheel's server, in a process of its own, so that neither side's threads and memory are the other's.
+
+    Args:
+        python: An interpreter that has the wheel.
+        setup: What to open; strategies as those of ``llama-server``.
+    """
+
+    def __init__(self, python: Path, setup: Setup) -> None:
+        self._python = python
+        self._setup = setup
+        self._child: Child | None = None
+        self._client: CompletionClient | None = None
+
+    def start(self) -> dict[str, str]:
+        """Start the process and wait until its server has loaded.
+
+        Raises:
+            PeerError: the wheel is not installed there, or does not serve this strategy.
+        """
+        values = {
+            **attrs.asdict(self._setup),
+            "model": str(self._setup.model),
+            "draft": None if self._setup.draft is None else str(self._setup.draft),
+            "batch_tokens": BATCH_TOKENS,
+        }
+        self._child = Child(NAME, [str(self._python), str(PROGRAM), json.dumps(values)])
+        ready = self._child.read()
+        self._client = CompletionClient(NAME, ready["address"])
+        return {"version": ready["version"], "build": ready["build"]}
+
+    def generate(self, prompt: Sequence[TokenId], max_tokens: int) -> Answer:
+        """See ``CompletionClient.complete``."""
+        assert self._client is not None, "start comes first"
+        return self._client.complete(prompt, max_tokens)
+
+    def close(self) -> None:
+        """Close the connection and end the process."""
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+        if self._child is not None:
+            self._child.close()
+            self._child = None
