@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import time
@@ -20,7 +21,7 @@ GREEDY = {"temperature": 0.0, "samplers": ["top_k"], "top_k": 1}
 
 
 class CompletionClient:
-    """One server; one request at a time over one connection.
+    """One server; one request at a time, each over a connection of its own: servers close idle ones.
 
     Args:
         name: For messages.
@@ -32,17 +33,15 @@ class CompletionClient:
         if parts.hostname != "127.0.0.1":
             raise PeerError(f"{name} listens on {address!r}, expected the loopback interface")
         self._name = name
-        self._connection = http.client.HTTPConnection(parts.hostname, parts.port, timeout=REQUEST_TIMEOUT_S)
+        self._host, self._port = parts.hostname, parts.port
 
     def wait_until_ready(self, running: Callable[[], bool]) -> bool:
         """Wait until the model is loaded; False when the server ended or is not ready in time."""
         deadline_s = time.monotonic() + START_TIMEOUT_S
         while running() and time.monotonic() < deadline_s:
-            try:
+            with contextlib.suppress(OSError):
                 if self._send("GET", "/health")[0] == 200:
                     return True
-            except OSError:
-                self._connection.close()
             time.sleep(POLL_S)
         return False
 
@@ -81,10 +80,6 @@ class CompletionClient:
             accepted_tokens=timings.get("draft_n_accepted", 0),
         )
 
-    def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
-
     def _object(self, method: str, path: str, body: str | None = None) -> dict[str, Any]:
         try:
             status, data = self._send(method, path, body)
@@ -96,6 +91,8 @@ class CompletionClient:
         return answer
 
     def _send(self, method: str, path: str, body: str | None = None) -> tuple[int, bytes]:
-        self._connection.request(method, path, body, {"Content-Type": "application/json"})
-        response = self._connection.getresponse()
-        return response.status, response.read()
+        connection = http.client.HTTPConnection(self._host, self._port, timeout=REQUEST_TIMEOUT_S)
+        with contextlib.closing(connection):
+            connection.request(method, path, body, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            return response.status, response.read()

@@ -117,6 +117,7 @@ class ContestMaker:
             prompts=workload.prompts,
             warmup=workload.warmup,
             max_tokens=workload.max_tokens,
+            weight=workload.weight,
             subjects=tuple(subjects),
         )
 

@@ -49,10 +49,7 @@ class LlamaServerEngine:
         return self._client.complete(prompt, max_tokens)
 
     def close(self) -> None:
-        """Close the connection and end the server."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """End the server."""
         if self._child is not None:
             self._child.close()
             self._child = None

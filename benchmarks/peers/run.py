@@ -1,6 +1,6 @@
 """Power against its peers in one run: same models, threads, K and prompts, greedy, in alternating order.
 
-    python benchmarks/peers/run.py --minutes 20 [--write-docs] [--peers-python PATH] [--llama-server PATH]
+    python benchmarks/peers/run.py --minutes 30 [--write-docs] [--peers-python PATH] [--llama-server PATH]
 
 llama-server is built from the pinned source at first use. The other peers are packages: xllamacpp of the group `bench`
 and those of benchmarks/peers/requirements.txt, in this environment or in that of --peers-python. docs/performance.md
@@ -39,12 +39,12 @@ from power_core.plugins.manager import load_plugins  # noqa: E402
 RESULTS = HERE.parent / "results" / "peers.json"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
 SECTION = "peers"
-TOKENS: dict[WorkloadName, int] = {"zoo": 256, "zoo mixed": 256, "gemma": 128}
+TOKENS: dict[WorkloadName, int] = {"zoo": 256, "zoo mixed": 256, "gemma": 256}
 SMALL_TOKENS: dict[WorkloadName, int] = {"zoo": 32, "zoo mixed": 32}
 
 
 def run(arguments: argparse.Namespace) -> PeersRecord:
-    """Run every contest whose name has all words of ``--only``; each gets an equal share of the time that is left."""
+    """Run every contest whose name has all words of ``--only``; they share the time by their weights."""
     peers = tuple(name for name in PEERS if name not in arguments.without)
     options = Options(
         peers=peers,
@@ -59,8 +59,8 @@ def run(arguments: argparse.Namespace) -> PeersRecord:
     until_s = time.monotonic() + (0.0 if arguments.small else 60.0 * arguments.minutes)
     finished: list[ContestRecord] = []
     for number, contest in enumerate(chosen):
-        share_s = (until_s - time.monotonic()) / (len(chosen) - number)
-        finished.append(run_contest(contest, share_s))
+        left_s, waiting = until_s - time.monotonic(), sum(each.weight for each in chosen[number:])
+        finished.append(run_contest(contest, left_s * contest.weight / waiting))
         passes = max(sample.repeat for sample in finished[-1].samples) + 1
         print(f"{contest.name}: {len(finished[-1].samples)} answers in {passes} passes", flush=True)
     environment = describe_environment(load_plugins(), load_before)
@@ -76,7 +76,7 @@ def run(arguments: argparse.Namespace) -> PeersRecord:
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=20.0, help="time for all contests, builds and loading apart")
+    parser.add_argument("--minutes", type=float, default=30.0, help="time for all contests, builds and loading apart")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--prompts", type=int, default=24, help="prompts a contest")
     parser.add_argument("--small", action="store_true", help="one prompt, short answers, the zoo alone: a dry run")

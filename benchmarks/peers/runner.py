@@ -48,6 +48,7 @@ class Contest:
 
     Attributes:
         warmup: A prompt that is not among the measured ones.
+        weight: Its share of a run's time, relative to others.
         subjects: The first one's outputs are the reference.
     """
 
@@ -57,6 +58,7 @@ class Contest:
     prompts: tuple[TokenPrompt, ...]
     warmup: TokenPrompt
     max_tokens: int
+    weight: float = 1.0
     subjects: tuple[Subject, ...]
 
 

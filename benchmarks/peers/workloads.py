@@ -18,6 +18,8 @@ BENCHMARKS = Path(__file__).resolve().parents[1]
 CODE = BENCHMARKS.parent / "examples" / "zoo" / "prompts.json"
 MIXED = BENCHMARKS / "prompts" / "mixed.json"
 
+GEMMA_WEIGHT = 3.0
+
 WorkloadName: TypeAlias = Literal["zoo", "zoo mixed", "gemma"]
 
 
@@ -29,6 +31,7 @@ class Workload:
         warmup: A prompt that is not among the measured ones.
         max_tokens: Tokens of every answer.
         ctx_tokens: Context that every engine opens.
+        weight: See ``Contest``; a pass of the larger model takes longer.
     """
 
     model: Path
@@ -37,6 +40,7 @@ class Workload:
     warmup: TokenPrompt
     max_tokens: int
     ctx_tokens: int
+    weight: float = 1.0
 
 
 def read_workload(name: WorkloadName, *, count: int, max_tokens: int) -> Workload:
@@ -58,4 +62,5 @@ def read_workload(name: WorkloadName, *, count: int, max_tokens: int) -> Workloa
         warmup=prompts[-1],
         max_tokens=max_tokens,
         ctx_tokens=ctx_tokens,
+        weight=GEMMA_WEIGHT if name == "gemma" else 1.0,
     )

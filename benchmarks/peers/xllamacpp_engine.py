@@ -54,10 +54,7 @@ class XllamacppEngine:
         return self._client.complete(prompt, max_tokens)
 
     def close(self) -> None:
-        """Close the connection and end the process."""
-        if self._client is not None:
-            self._client.close()
-            self._client = None
+        """End the process."""
         if self._child is not None:
             self._child.close()
             self._child = None

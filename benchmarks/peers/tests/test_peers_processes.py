@@ -97,7 +97,6 @@ def served(monkeypatch):
     thread.start()
     client = CompletionClient("fake", f"http://127.0.0.1:{server.server_port}")
     yield handler, client
-    client.close()
     server.shutdown()
     thread.join()
     server.server_close()
