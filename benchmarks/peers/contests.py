@@ -22,6 +22,8 @@ from peers.workloads import Workload, WorkloadName, read_workload
 from peers.xllamacpp_engine import NAME as XLLAMACPP
 from peers.xllamacpp_engine import XllamacppEngine
 
+Choice: TypeAlias = Literal["auto", "off"]
+
 SERVERS = (LLAMA_SERVER, XLLAMACPP)
 PEERS = (*SERVERS, LLAMA_CPP_PYTHON)
 GOAL = 1.0
@@ -83,12 +85,17 @@ class ContestMaker:
         self._workload = workload
 
     def same_strategy(self, name: str, strategy: str) -> Contest:
-        """Power's exact and fast arithmetic against every peer, all with one strategy and one K."""
-        draft_max = SAME_K[strategy]
+        """Power's exact and fast arithmetic against every peer, all with one strategy and one K.
+
+        Both sides without flash attention, which exact arithmetic needs, are shown beside them.
+        """
+        draft_max, server = SAME_K[strategy], SERVER_STRATEGIES[strategy]
+        draft = power_zoo.draft_path(strategy)
         subjects = [self._power(strategy, draft_max, arithmetic) for arithmetic in ("exact", "fast")]
+        subjects.append(self._power(strategy, draft_max, "fast", flash_attention="off"))
         for peer in PEERS if strategy == "off" else SERVERS:
-            draft = power_zoo.draft_path(strategy)
-            subjects += self._peer(peer, SERVER_STRATEGIES[strategy], draft_max, draft=draft)
+            subjects += self._peer(peer, server, draft_max, draft=draft)
+        subjects += self._peer(LLAMA_SERVER, server, draft_max, draft=draft, goal=None, flash_attention="off")
         return self._contest(name, subjects)
 
     def goodput(self, name: str, strategy: str) -> Contest:
@@ -97,7 +104,7 @@ class ContestMaker:
         subjects = [self._power(strategy, max(SERVER_WIDTHS), "exact", "goodput")]
         for width in SERVER_WIDTHS:
             subjects += self._peer(LLAMA_SERVER, server, width, draft=draft, goal=GOODPUT_GOAL)
-        subjects += self._peer(LLAMA_SERVER, "none", None, goal=None, side=f"{LLAMA_SERVER}, off")
+        subjects += self._peer(LLAMA_SERVER, "none", None, goal=None)
         return self._contest(name, subjects)
 
     def ngrams(self, name: str, _: str) -> Contest:
@@ -121,7 +128,7 @@ class ContestMaker:
             subjects=tuple(subjects),
         )
 
-    def _setup(self, strategy: str, draft_max: int | None, draft: Path | None) -> Setup:
+    def _setup(self, strategy: str, draft_max: int | None, draft: Path | None, flash_attention: Choice) -> Setup:
         return Setup(
             model=self._workload.model,
             strategy=strategy,
@@ -129,6 +136,7 @@ class ContestMaker:
             draft_max=draft_max,
             threads=self._options.threads,
             ctx_tokens=self._workload.ctx_tokens,
+            flash_attention=flash_attention,
         )
 
     def _power(
@@ -137,12 +145,14 @@ class ContestMaker:
         draft_max: int | None,
         arithmetic: Literal["exact", "fast"],
         scheduler: Literal["fixed", "goodput"] = "fixed",
+        flash_attention: Choice = "auto",
     ) -> Subject:
-        setup = self._setup(strategy, draft_max, power_zoo.draft_path(strategy))
+        setup = self._setup(strategy, draft_max, power_zoo.draft_path(strategy), flash_attention)
         kind = arithmetic if scheduler == "fixed" else scheduler
         return Subject(
-            name=f"{strategy}{width_of(draft_max)} {kind}",
+            name=f"{strategy}{width_of(draft_max)} {kind}{suffix(flash_attention)}",
             side=POWER,
+            division=suffix(flash_attention),
             strategy=strategy,
             draft_max=draft_max,
             open=lambda: PowerEngine(setup, arithmetic=arithmetic, scheduler=scheduler),
@@ -156,18 +166,23 @@ class ContestMaker:
         *,
         draft: Path | None = None,
         goal: float | None = GOAL,
-        side: str | None = None,
+        flash_attention: Choice = "auto",
     ) -> tuple[Subject, ...]:
-        """Return the peer's subject; nothing when the peer does not take part."""
+        """Return the peer's subject; nothing when the peer does not take part.
+
+        One without a goal is a side of its own: shown, but never the peer's best.
+        """
         if peer not in self._options.peers:
             return ()
+        name = f"{peer} {strategy}{width_of(draft_max)}{suffix(flash_attention)}"
         subject = Subject(
-            name=f"{peer} {strategy}{width_of(draft_max)}",
-            side=side or peer,
+            name=name,
+            side=name if goal is None else peer,
+            division=suffix(flash_attention),
             strategy=strategy,
             draft_max=draft_max,
             goal=goal,
-            open=self._opener(peer, self._setup(strategy, draft_max, draft)),
+            open=self._opener(peer, self._setup(strategy, draft_max, draft, flash_attention)),
         )
         return (subject,)
 
@@ -183,6 +198,11 @@ class ContestMaker:
 def width_of(draft_max: int | None) -> str:
     """Return K for a name, nothing without one."""
     return "" if draft_max is None else f" K={draft_max}"
+
+
+def suffix(flash_attention: Choice) -> str:
+    """Return what a name ends with when flash attention is not the engine's own choice."""
+    return "" if flash_attention == "auto" else f", flash attention {flash_attention}"
 
 
 Entry: TypeAlias = tuple[str, WorkloadName, Callable[[ContestMaker, str, str], Contest], str]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 import attrs
 
@@ -27,6 +27,7 @@ class Setup:
 
     Attributes:
         draft_max: K; None for the strategy's own, and for plain decoding.
+        flash_attention: ``auto`` leaves it to the engine.
     """
 
     model: Path
@@ -35,6 +36,7 @@ class Setup:
     draft_max: int | None = None
     threads: int
     ctx_tokens: int
+    flash_attention: Literal["auto", "off"] = "auto"
 
 
 @attrs.frozen(kw_only=True)

@@ -61,6 +61,7 @@ def server_arguments(setup: Setup, port: int) -> list[str]:
     arguments += ["--threads", str(setup.threads), "--threads-batch", str(setup.threads)]
     arguments += ["--ctx-size", str(setup.ctx_tokens)]
     arguments += ["--batch-size", str(BATCH_TOKENS), "--ubatch-size", str(BATCH_TOKENS)]
+    arguments += ["--flash-attn", setup.flash_attention]
     arguments += ["--spec-type", setup.strategy]
     if setup.draft is not None:
         arguments += ["--spec-draft-model", str(setup.draft)]

@@ -36,6 +36,7 @@ class PowerEngine:
             scheduler=scheduler,
             threads=setup.threads,
             ctx=setup.ctx_tokens,
+            flash_attention=setup.flash_attention,
             batch=BATCH_TOKENS,
         )
         self._session: Session | None = None

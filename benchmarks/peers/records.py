@@ -51,6 +51,7 @@ class SubjectRecord:
     Attributes:
         name: Unlike every other one in its contest.
         side: ``power`` or the peer; of a peer's several the best one counts.
+        division: Only subjects of the same division are compared; empty for what an engine does by default.
         strategy: The engine's own name of what it does.
         draft_max: K; None for the strategy's own, and for plain decoding.
         goal: What the ratio of Power to this one has to reach; None when it is shown only.
@@ -59,6 +60,7 @@ class SubjectRecord:
 
     name: str
     side: str
+    division: str
     strategy: str
     draft_max: int | None
     goal: float | None

@@ -99,10 +99,15 @@ class Figures:
         )
 
     def standings(self) -> list[Standing]:
-        """Every one of Power's subjects against every peer; none when no prompt was answered in full length."""
+        """Power's subjects against every peer of their division; none when no prompt was answered in full length."""
         if not self.full(self.contest.subjects[0].name):
             return []
-        return [self.standing(power, peer) for peer in self.contest.peers for power in self.contest.side(POWER)]
+        return [
+            self.standing(power, peer)
+            for peer in self.contest.peers
+            for power in self.contest.side(POWER)
+            if power.division == self.best(peer).division
+        ]
 
     def first_differences(self, subject: str) -> dict[str, int | None]:
         """By prompt the first token that was not the reference's, in any pass."""

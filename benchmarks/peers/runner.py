@@ -28,6 +28,7 @@ class Subject:
 
     name: str
     side: str
+    division: str = ""
     strategy: str
     draft_max: int | None = None
     goal: float | None = None
@@ -89,6 +90,7 @@ def run_contest(contest: Contest, seconds: float, clock: Clock = time.monotonic)
             SubjectRecord(
                 name=subject.name,
                 side=subject.side,
+                division=subject.division,
                 strategy=subject.strategy,
                 draft_max=subject.draft_max,
                 goal=subject.goal,

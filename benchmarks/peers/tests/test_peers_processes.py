@@ -151,6 +151,7 @@ def test_the_servers_command_line_says_what_everybody_gets(tmp_path):
     assert (pairs["--host"], pairs["--port"]) == ("127.0.0.1", "1234")
     assert (pairs["--spec-type"], pairs["--spec-draft-n-max"]) == ("draft-dspark", "4")
     assert pairs["--threads"] == pairs["--threads-batch"] == pairs["--spec-draft-threads"] == "2"
+    assert pairs["--flash-attn"] == "auto"
     assert pairs["--batch-size"] == pairs["--ubatch-size"] == "512"
 
 
