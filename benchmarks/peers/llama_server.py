@@ -41,7 +41,7 @@ class LlamaServerEngine:
         self._client = CompletionClient(NAME, f"http://127.0.0.1:{port}")
         if not self._client.wait_until_ready(lambda: self._child is not None and self._child.running):
             raise self._child.failure(f"does not serve {self._setup.strategy} of {self._setup.model.name}")
-        return {"build": self._client.properties()["build_info"]}
+        return {"version": self._client.properties()["build_info"]}
 
     def generate(self, prompt: Sequence[TokenId], max_tokens: int) -> Answer:
         """See ``CompletionClient.complete``."""

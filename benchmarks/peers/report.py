@@ -138,21 +138,13 @@ def report(record: PeersRecord) -> str:
 def _conditions(record: PeersRecord) -> str:
     environment = record.environment
     load = f"{environment['load_before'][0]:.2f}" if environment["load_before"] else "unknown"
-    facts = {
-        f"{subject.side} {' '.join(_versions(subject))}"
-        for contest in record.contests
-        for subject in contest.subjects
-        if subject.side != POWER
-    }
+    peers = (subject for contest in record.contests for subject in contest.subjects if subject.goal is not None)
+    versions = sorted({f"{peer.side} {peer.facts['version']}" for peer in peers})
     return (
         f"Recorded {record.recorded_at} on {environment['cpu']}, {record.threads} threads, prompts in chunks of "
         f"{record.batch_tokens} tokens, load average before the first run {load}. "
-        f"Peers: {', '.join(sorted(facts))}."
+        f"Peers: {', '.join(versions) or 'none'}."
     )
-
-
-def _versions(subject: SubjectRecord) -> list[str]:
-    return [subject.facts[name] for name in ("version", "commit") if name in subject.facts]
 
 
 def _ratio_table(figures: Sequence[Figures]) -> str:

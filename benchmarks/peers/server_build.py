@@ -62,8 +62,9 @@ def llama_server(env: Mapping[str, str] = os.environ) -> Path:
     """
     upstream = read_upstream(ROOT / "native" / "UPSTREAM.toml")
     try:
-        options = (*OPTIONS, *parse_cmake_args(env))
         source = locate_source(upstream, env)
+        commit = f"-DLLAMA_BUILD_COMMIT={upstream.commit}{source.suffix}"
+        options = (*OPTIONS, commit, *parse_cmake_args(env))
         facts = "\n".join((source.digest, find_toolchain(env, options).fingerprint, *options))
         key = hashlib.sha256(facts.encode()).hexdigest()[:16]
         program = cache_root(env) / "bench" / f"{PROGRAM}-{key}"

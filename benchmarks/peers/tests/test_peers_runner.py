@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from peers.engines import Answer, PeerError
 from peers.records import POWER, ContestRecord, PeersRecord, read_record, write_record
 from peers.report import Figures, report
@@ -131,19 +133,13 @@ def test_whoever_was_opened_is_closed_after_a_failure(stage, moment):
     assert sorted(stage.of("close")) == ["exact", "server"]
 
 
-@pytest.mark.parametrize(
-    ("tokens", "reference", "place"),
-    [
-        ((1, 2, 3), (1, 2, 3), None),
-        ((1, 9, 3), (1, 2, 3), 1),
-        ((1, 2), (1, 2, 3), 2),
-        ((9,), (1, 2), 0),
-        ((), (), None),
-    ],
-)
-def test_first_difference(tokens, reference, place):
-    assert first_difference(tokens, reference) == place
-    assert first_difference(reference, tokens) == place
+@given(tokens=st.lists(st.integers(0, 2), max_size=6), reference=st.lists(st.integers(0, 2), max_size=6))
+def test_the_first_difference_is_where_the_common_beginning_ends(tokens, reference):
+    place = first_difference(tokens, reference)
+    assert (place is None) == (tokens == reference)
+    if place is not None:
+        assert tokens[:place] == reference[:place]
+        assert tokens[place : place + 1] != reference[place : place + 1]
 
 
 def test_outputs_are_compared_with_the_first_subject_of_the_same_turn(stage):
