@@ -40,7 +40,7 @@ SERVER_STRATEGIES = {
 }
 GOODPUT_STRATEGIES = ("mtp", "dspark")
 SERVER_WIDTHS = (1, 2, 3, 5, 7)
-POWER_NGRAMS = (("prompt-lookup", 4), ("ngram-context", 4))
+POWER_NGRAMS = ("prompt-lookup", "ngram-context")
 SERVER_NGRAMS = ("ngram-simple", "ngram-mod")
 
 
@@ -108,8 +108,8 @@ class ContestMaker:
         return self._contest(name, subjects)
 
     def ngrams(self, name: str, _: str) -> Contest:
-        """Strategies without weights; the peers' lengths are their own defaults."""
-        subjects = [self._power(strategy, draft_max, "exact") for strategy, draft_max in POWER_NGRAMS]
+        """Strategies without weights; the lengths of their drafts are everybody's own defaults."""
+        subjects = [self._power(strategy, None, "exact") for strategy in POWER_NGRAMS]
         for peer in SERVERS:
             for strategy in SERVER_NGRAMS:
                 subjects += self._peer(peer, strategy, None)
