@@ -8,6 +8,7 @@ import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from peers import run
 from peers.engines import Answer, PeerError
 from peers.records import POWER, ContestRecord, PeersRecord, read_record, write_record
 from peers.report import Figures, report
@@ -217,6 +218,37 @@ def test_the_report_names_both_sides_the_spread_and_the_versions(stage):
     assert "**1.250**" in text
     assert "1.250 to 1.250" in text
     assert "5 of 5" in text
+
+
+@pytest.fixture
+def no_signals(monkeypatch):
+    monkeypatch.setattr(run.signal, "signal", lambda number, handler: None)
+
+
+@pytest.mark.usefixtures("no_signals")
+def test_render_writes_the_section_of_a_recorded_run_and_nothing_else(stage, tmp_path, monkeypatch, capsys):
+    record = _run_of(stage.run(stage.pair(decode_ns=1_250), seconds=30.0))
+    results, page = tmp_path / "peers.json", tmp_path / "performance.md"
+    write_record(record, results)
+    before = results.read_bytes()
+    page.write_text("head\n<!-- peers: begin -->\nold\n<!-- peers: end -->\ntail\n")
+    monkeypatch.setattr(run, "PAGE", page)
+    monkeypatch.setattr("sys.argv", ["run.py", "--render", "--write-docs", "--json", str(results)])
+    run.main()
+    assert page.read_text() == f"head\n<!-- peers: begin -->\n{report(record)}\n<!-- peers: end -->\ntail\n"
+    assert report(record) in capsys.readouterr().out
+    assert results.read_bytes() == before
+
+
+@pytest.mark.usefixtures("no_signals")
+def test_an_error_of_a_peer_ends_the_command_with_its_hint(monkeypatch):
+    def fail(arguments):
+        raise PeerError("xllamacpp ended", hint="install it")
+
+    monkeypatch.setattr(run, "run", fail)
+    monkeypatch.setattr("sys.argv", ["run.py"])
+    with pytest.raises(SystemExit, match=r"error\[bench\.peer\]: xllamacpp ended Hint: install it\."):
+        run.main()
 
 
 def _run_of(contest: ContestRecord) -> PeersRecord:
