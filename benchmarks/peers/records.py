@@ -51,7 +51,8 @@ class SubjectRecord:
     Attributes:
         name: Unlike every other one in its contest.
         side: ``power`` or the peer; of a peer's several the best one counts.
-        division: Only subjects of the same division are compared; empty for what an engine does by default.
+        division: Power's subjects meet peers of their own division, its first one every peer; empty for what an
+            engine does by default.
         strategy: The engine's own name of what it does.
         draft_max: K; None for the strategy's own, and for plain decoding.
         goal: What the ratio of Power to this one has to reach; None when it is shown only.

@@ -99,14 +99,18 @@ class Figures:
         )
 
     def standings(self) -> list[Standing]:
-        """Power's subjects against every peer of their division; none when no prompt was answered in full length."""
-        if not self.full(self.contest.subjects[0].name):
+        """Power's first subject against every peer, the others against those of their division.
+
+        None when no prompt was answered in full length.
+        """
+        first = self.contest.subjects[0]
+        if not self.full(first.name):
             return []
         return [
             self.standing(power, peer)
             for peer in self.contest.peers
             for power in self.contest.side(POWER)
-            if power.division == self.best(peer).division
+            if power == first or power.division == self.best(peer).division
         ]
 
     def first_differences(self, subject: str) -> dict[str, int | None]:
