@@ -40,7 +40,7 @@ SERVER_STRATEGIES = {
 }
 GOODPUT_STRATEGIES = ("mtp", "dspark")
 SERVER_WIDTHS = (1, 2, 3, 5, 7)
-POWER_NGRAMS = ("prompt-lookup", "ngram-context")
+POWER_NGRAMS = ("prompt-lookup", "ngram-context", "ngram-pool")
 SERVER_NGRAMS = ("ngram-simple", "ngram-mod")
 
 
