@@ -68,7 +68,7 @@ class NativeModel(SharedHandle):
             settings: What to load.
             progress: Called with the loaded fraction, 0..1. What it raises stops the loading and is raised here.
             repack_weights: Let the library keep the weights in another layout, with kernels of their own. Sessions
-                never do (docs/decisions/0017); contexts of exact arithmetic are refused.
+                never do (docs/decisions/0018); contexts of exact arithmetic are refused.
 
         Raises:
             ArtifactNotFoundError: ``settings.path`` is not a regular file.
