@@ -2,8 +2,8 @@
 
 ``python contract_tests/tests/kill_matrix.py`` finds the rows that are missing, ``MUTANT...`` finds these anew and
 ``--all`` all of them. ``--clauses ID...`` runs these clauses alone, for all mutants: for clauses that are new or have
-changed. A row is a lower bound: each of its clauses must fail, others may, since the drawn examples follow the tests'
-text.
+changed. ``--jobs N`` works on several mutants at once. A row is a lower bound: each of its clauses must fail, others
+may, since the drawn examples follow the tests' text.
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ import argparse
 import sys
 import tomllib
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import nullcontext, redirect_stdout
 from io import StringIO
+from itertools import repeat
+from multiprocessing import get_context
 from pathlib import Path
 
 import attrs
@@ -79,6 +82,14 @@ def tripped(report: ContractReport) -> list[str]:
     return [clause for clause, result in outcomes(report).items() if result == "failed"]
 
 
+def find_row(name: str, clauses: Sequence[str]) -> tuple[str, list[str]]:
+    """Return a mutant and what it trips: of these clauses, or of all."""
+    report = run_mutant(MUTANTS[name], clauses, first=False)
+    if report.blocked:
+        raise SystemExit(f"{name} was not judged: {'; '.join(report.problems)}")
+    return name, tripped(report)
+
+
 def missed_mutants(matrix: Matrix) -> list[str]:
     """Return the mutants without a row, and those whose row lacks the clause that is there to find them."""
     return [name for name, mutant in MUTANTS.items() if mutant.aim not in matrix.rows.get(name, ())]
@@ -96,14 +107,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("mutants", nargs="*", metavar="MUTANT")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--clauses", nargs="+", default=[], metavar="ID")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="processes, of one thread each")
     options = parser.parse_args(arguments)
     matrix = Matrix() if options.all else read_matrix()
     missing = [name for name in MUTANTS if name not in matrix.rows]
-    for name in options.mutants or (matrix.rows if options.clauses else missing):
-        report = run_mutant(MUTANTS[name], options.clauses, first=False)
-        matrix.put(name, tripped(report), options.clauses or list(load_clauses()))
-        print(f"{name}: {', '.join(tripped(report)) or 'nothing'}", flush=True)
-        matrix.write()
+    names = options.mutants or list(matrix.rows if options.clauses else missing)
+    with ProcessPoolExecutor(options.jobs, get_context("spawn")) as workers:
+        for name, found in workers.map(find_row, names, repeat(options.clauses)):
+            matrix.put(name, found, options.clauses or list(load_clauses()))
+            print(f"{name}: {', '.join(found) or 'nothing'}", flush=True)
+            matrix.write()
     if not options.mutants:
         matrix.clauses = [clause for clause in load_clauses() if clause in {*matrix.clauses, *options.clauses}]
         matrix.write()
