@@ -76,6 +76,27 @@ FAULTS = (
         new="payload == nullptr",
         subject="power-ngram",
     ),
+    NativeFault(
+        sentence="a round in one call keeps one rejected row",
+        source="round.cpp",
+        old="asked_.seq_id, asked_.first_pos + asked_.emitted_count);",
+        new="asked_.seq_id, asked_.first_pos + asked_.emitted_count + 1);",
+        subject="power-mtp",
+    ),
+    NativeFault(
+        sentence="a round in one call feeds the rows behind",
+        source="round.cpp",
+        old="const float * values = fed_rows_ + (size_t) row * row_values_;",
+        new="const float * values = fed_rows_ + (size_t) (row + 1) * row_values_;",
+        subject="power-mtp",
+    ),
+    NativeFault(
+        sentence="a round in one call goes on after a mismatch",
+        source="round.cpp",
+        old="if (row == asked_.drafted || token != asked_.tokens[row + 1]) {",
+        new="if (row == asked_.drafted) {",
+        subject="power-dspark",
+    ),
 )
 
 each_fault = pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each.sentence.replace(" ", "-"))

@@ -241,3 +241,48 @@ def chain_starts_from_the_last_rounds_state() -> Iterator[None]:
 
     with interposed("power_draft_chain", stale):
         yield
+
+
+@mutant("VERIFY-12", "mtp")
+def correction_of_a_whole_round_counts_as_accepted() -> Iterator[None]:
+    """A round in one call counts its correction among the accepted drafts."""
+
+    def generous(function: Any, context: Any, sheet: Any, error: Any) -> int:
+        status = int(function(context, sheet, error))
+        told = sheet._obj
+        told.accepted += status == 0 and told.accepted < told.drafted
+        return status
+
+    with interposed("power_greedy_round", generous):
+        yield
+
+
+@mutant("VERIFY-12", "dspark")
+def whole_rounds_feed_hidden_rows_of_another_layer() -> Iterator[None]:
+    """A round in one call reads the hidden rows of one layer for all layers."""
+
+    def confused(function: Any, context: Any, sheet: Any, error: Any) -> int:
+        layers, first = sheet._obj.layers, sheet._obj.layers[1]
+        kept, layers[1] = first, layers[0]
+        status = int(function(context, sheet, error))
+        layers[1] = kept
+        return status
+
+    with interposed("power_greedy_round", confused):
+        yield
+
+
+@mutant("VERIFY-12", "mtp")
+def whole_rounds_start_from_another_state_row() -> Iterator[None]:
+    """A round in one call begins its chain with the state row of the anchor's second predecessor."""
+
+    def earlier(function: Any, context: Any, sheet: Any, error: Any) -> int:
+        asked = sheet._obj
+        shift = asked.features_row > 0
+        asked.features_row -= shift
+        status = int(function(context, sheet, error))
+        asked.features_row += shift
+        return status
+
+    with interposed("power_greedy_round", earlier):
+        yield

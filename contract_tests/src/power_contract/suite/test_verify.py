@@ -11,14 +11,17 @@ from hypothesis import strategies as st
 from power_contract.assertions import check_equal, check_that
 from power_contract.bench import Bench
 from power_contract.clauses import clause
+from power_contract.comparing import shown
 from power_contract.histories import HistoryCounts
 from power_contract.noise import noisy_rows
 from power_contract.opening import open_bench
 from power_contract.sessions import Scripted, open_subject_session, session_oracle
 from power_contract.strategies import PROMPT, SHORT_PROMPT
 from power_contract.subject import ContractSubject
-from power_core.drafter import Proposal
+from power_contract.trace import TracingDrafter, outcome
+from power_core.drafter import Drafter, DraftRequest, Proposal
 from power_core.errors import PluginContractError
+from power_core.session import Session
 
 TOKENS = 40
 NOISE = 0.25
@@ -243,3 +246,34 @@ def test_noise_of_wide_evaluations_reaches_no_output(
         check_equal(f"the output where {exact_rows + 1} rows are noisy", list(result.tokens), expected)
     again = result.report.guarded_rows
     check_that(exact_rows > 1 or again > 0, "rows that were decided again", expected="some", actual=again)
+
+
+@clause("VERIFY-12")
+@pytest.mark.parametrize(("verify_rows", "shape"), [(None, "early-stop"), (2, "fixed"), ("all", "early-stop")])
+def test_rounds_in_one_call_leave_what_rounds_by_steps_leave(
+    subject: ContractSubject, target_kind: str, verify_rows: Any, shape: str
+) -> None:
+    settings: dict[str, Any] = {"verify_rows": verify_rows, "verify_shape": shape}
+    accounts = []
+    for wrap in (lambda drafter: drafter, TracingDrafter):  # what is wrapped runs step by step
+        drafters: list[Drafter] = []
+        settings["on_drafter"] = lambda drafter, wrap=wrap, kept=drafters: kept.append(drafter) or wrap(drafter)
+        with open_subject_session(subject, target_kind, **settings) as session:
+            plain = account_of(session, drafters[0])
+            accounts.append([plain, account_of(session, drafters[0], stop_tokens=plain["tokens"][10:11])])
+    for at, (whole, steps) in enumerate(zip(*accounts, strict=True)):
+        check_equal(f"request {at} of the drafter as it is, and of one that goes step by step", whole, steps)
+
+
+def account_of(session: Session, drafter: Drafter, **request: Any) -> dict[str, Any]:
+    """Run a request; return its outcome, the memory that it leaves, and what the drafter proposes then."""
+    result = session.generate(PROMPT, max_tokens=TOKENS, **request).result()
+    mark, drafts = drafter.checkpoint(), []
+    for anchor in result.tokens[-3:]:
+        proposal = drafter.propose(
+            DraftRequest(n_past=len(session.committed_tokens), anchor=anchor, limit_tokens=session.plan.draft_max)
+        )
+        drafts.append(shown(proposal))
+        drafter.restore(mark)
+    memory = session.committed_tokens, session.context.check_integrity()
+    return outcome(result) | {"calls": result.report.target_calls, "memory": memory, "drafts": drafts}
