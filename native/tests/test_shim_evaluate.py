@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 SHIM = Path(__file__).resolve().parent.parent / "shim"
-LLAMA_H = """
+LLAMA_H = """#pragma once
 #include <cstdint>
 typedef int32_t llama_pos, llama_token, llama_seq_id;
 struct llama_model; struct llama_vocab; struct llama_context; struct llama_memory_i; struct llama_sampler;
@@ -17,7 +17,14 @@ struct llama_batch {
 };
 inline int32_t llama_vocab_n_tokens(const llama_vocab *) { return 100; }
 inline int32_t llama_decode(llama_context *, llama_batch) { return 0; }
+inline void llama_sampler_free(llama_sampler *) {}
 inline bool llama_memory_seq_rm(llama_memory_i *, llama_seq_id, llama_pos, llama_pos) { return true; }
+"""
+GGML_BACKEND_H = """#pragma once
+struct ggml_context; struct ggml_tensor; struct ggml_backend_buffer;
+typedef ggml_backend_buffer *ggml_backend_buffer_t;
+inline void ggml_free(ggml_context *) {}
+inline void ggml_backend_buffer_free(ggml_backend_buffer_t) {}
 """
 PROGRAM = """
 #include "evaluate.cpp"
@@ -67,7 +74,8 @@ POWER_COMPUTE_FAILED = 6
 
 
 def test_every_sequence_is_settled_when_some_are_wrong_after_an_evaluation(tmp_path):
-    for name, text in (("llama.h", LLAMA_H), ("llama-memory-recurrent.h", ""), ("program.cpp", PROGRAM)):
+    headers = {"llama.h": LLAMA_H, "ggml-backend.h": GGML_BACKEND_H, "llama-memory-recurrent.h": ""}
+    for name, text in {**headers, "program.cpp": PROGRAM}.items():
         (tmp_path / name).write_text(text)
     compiler = shlex.split(os.environ.get("CXX", "c++"))
     command = [*compiler, "-std=c++17", "-O0", f"-I{tmp_path}", f"-I{SHIM}", "-o", "program", "program.cpp"]

@@ -12,11 +12,12 @@ from power_core import open_session
 from power_core.artifacts import scan_header, tokenizer_fingerprint
 from power_core.errors import ArtifactPairingError, ConfigError, UnsupportedStrategyError
 from power_core.plugins.manager import load_plugins
-from power_core.target import ModelSettings
+from power_core.target import ContextSettings, ModelSettings, TapRequest
 from power_core.testing.models import build_tiny_target
 from power_core.testing.parity import FORCED, forced_session, reference, run_parity, text_prompts
 from power_mtp.config import MtpConfig
 from power_mtp.fr_map import FrMap, write_fr_map
+from power_native import NativeModel
 from power_native.quantize import quantize
 
 pytestmark = pytest.mark.native
@@ -181,13 +182,17 @@ def test_another_strategy_does_not_have_it(targets):
 
 
 def test_weights_that_the_library_repacked_are_refused(tmp_path, targets):
-    """Fast arithmetic stores Q4_0 in another order of rows."""
+    """Repacking stores Q4_0 in another order of rows; sessions never ask for it."""
     path = tmp_path / "q4_0.gguf"
     quantize(targets["tiny"], path, "Q4_0", pure=True)
-    few = {"model": path, "mtp_fr_vocab_size": 64, "arithmetic": "fast", **SPEC}
-    with pytest.raises(ConfigError, match=r"cannot have 64 rows: .*'output.weight', which was repacked"):
-        open_session(**few)
-    with open_session(**{**few, "arithmetic": "exact"}) as session:
+    fast = {"arithmetic": "fast", "load_nextn": True}
+    with (
+        NativeModel.open(ModelSettings(path=path, **fast), repack_weights=True) as model,
+        model.open_context(ContextSettings(ctx_tokens=64, batch_rows=8, taps=TapRequest(nextn=True))) as target,
+        pytest.raises(ConfigError, match=r"cannot have 64 rows: .*'output.weight', which was repacked"),
+    ):
+        model.open_nextn_context(target, head_rows=64)
+    with open_session(model=path, mtp_fr_vocab_size=64, arithmetic="fast", **SPEC) as session:
         assert session.generate([1, 2, 3], max_tokens=8).result().report.emitted_tokens == 8
 
 

@@ -211,13 +211,10 @@ class Session:
             self._parts.open_transaction.rollback()
         self.context.clear_abort()
         self._report = self._new_report(prompt)
-        if prompt is not None:
-            self._scheduler = self._open_scheduler()
-        assert self._scheduler is not None
         self._current = Generation(
             model=self.model,
             parts=self._parts,
-            scheduler=self._scheduler,
+            scheduler=self._next_scheduler(new_request=prompt is not None),
             request=request,
             report=self._report,
             draft_min=self.settings.draft_min,
@@ -230,13 +227,16 @@ class Session:
         )
         return self._current
 
-    def _open_scheduler(self) -> DraftScheduler:
-        """Return the scheduler of a new request, none that drafts when the request has no drafter."""
+    def _next_scheduler(self, *, new_request: bool) -> DraftScheduler:
+        """Return the scheduler of a new or resumed request, none that drafts when it goes without its drafter."""
         assert self._parts is not None
         if self._drafter is not None and self._parts.drafter is None:
             self._note_decision(Decision(width_tokens=0, reason="no-drafter", final=True))
-            return FixedScheduler(0)
-        return self._schedulers.open(self._note_decision)
+            self._scheduler = FixedScheduler(0)
+        elif new_request:
+            self._scheduler = self._schedulers.open(self._note_decision)
+        assert self._scheduler is not None
+        return self._scheduler
 
     def _note_decision(self, decision: Decision) -> None:
         """Tell the report of the request that runs, for a scheduler outlives a report when its request is resumed.
