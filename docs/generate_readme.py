@@ -29,6 +29,7 @@ RESULTS = ROOT / "benchmarks" / "results"
 SET_UP = "pip install uv && "
 MAX_LINES = 249
 
+SPEC = re.compile(r"--spec [\w-]+")
 MARKER = re.compile(r"<!-- (?P<name>\w+:[\w-]+) -->")
 BLOCK = re.compile(r"<!-- (?P<name>\w+:[\w-]+) -->\n(?P<body>.*?)<!-- end -->", re.DOTALL)
 COMMANDS = re.compile(r"^```bash\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -119,17 +120,17 @@ def run(command: str) -> str:
     return answer + ("\n" if answer and not answer.endswith("\n") else "") + report
 
 
-def generation_run(command: str) -> str:
-    """The text and the report of ``power generate``."""
-    return fence(run(command))
-
-
 def compared_run(command: str) -> str:
-    """The same, after checking that ``--spec off`` writes the same text."""
-    shown, plain = run(command), run(command.replace("--spec prompt-lookup", "--spec off"))
+    """Text and report of ``power generate``, and the speed of ``--spec off``, which has to write the same text."""
+    shown, plain = run(command), run(SPEC.sub("--spec off", command))
     if text_of(shown) != text_of(plain):
         sys.exit(f"README.md: the text is not that of --spec off:\n{shown}\n{plain}")
-    return fence(shown)
+    return fence(f"{shown.rstrip()}\n\n{'with --spec off':<24}the same text, {speed_of(plain)}")
+
+
+def speed_of(shown: str) -> str:
+    """Return the speed that a report names."""
+    return re.findall(r"^speed +(.+)$", shown, re.MULTILINE)[-1]
 
 
 def text_of(shown: str) -> str:
@@ -149,7 +150,7 @@ STATIC: dict[str, Callable[[], str]] = {
     "results:benchmarks": benchmark_block,
 }
 RUNS: dict[str, Callable[[str], str]] = {
-    "output:first-run": generation_run,
+    "output:first-run": compared_run,
     "output:real-model": compared_run,
     "output:doctor": doctor_run,
 }

@@ -87,7 +87,7 @@ def test_a_run_is_recorded_in_its_block_without_the_set_up(
     filled = generator.filled(text, static=False)
     assert all(f"<!-- {name} -->\nrecorded\n<!-- end -->" in filled for name in recorders)
     first, real, doctor = commands
-    assert first == 'uv run power generate --spec dspark --prompt "def fibonacci(n):" --max-tokens 64\n'
+    assert first == 'uv run power generate --spec mtp --prompt "def fibonacci(n):" --max-tokens 64\n'
     assert real.startswith("MODEL=$(uv run --group real-model ")
     assert "--spec prompt-lookup" in real
     assert doctor == "uv run power doctor\n"
@@ -96,12 +96,14 @@ def test_a_run_is_recorded_in_its_block_without_the_set_up(
 def test_a_text_that_differs_from_plain_decoding_is_not_recorded(
     generator: ModuleType, monkeypatch: pytest.MonkeyPatch
 ):
-    answers = {"x --spec prompt-lookup": "one\n\nstrategy  a\n", "x --spec off": "two\n\nstrategy  off\n"}
+    answers = {"x --spec prompt-lookup": "one\n\nstrategy  a\nspeed  9\n", "x --spec off": "two\n\nstrategy  off\n"}
     monkeypatch.setattr(generator, "run", answers.__getitem__)
     with pytest.raises(SystemExit, match="not that of --spec off"):
         generator.compared_run("x --spec prompt-lookup")
-    answers["x --spec off"] = "one\n\nstrategy  off\n"
-    assert generator.compared_run("x --spec prompt-lookup") == "```text\none\n\nstrategy  a\n```\n"
+    answers["x --spec off"] = "one\n\nstrategy  off\nspeed  8 tok/s\n"
+    shown = generator.compared_run("x --spec prompt-lookup")
+    assert shown.startswith("```text\none\n\nstrategy  a\nspeed  9\n\nwith --spec off  ")
+    assert shown.endswith("the same text, 8 tok/s\n```\n")
 
 
 def test_a_command_that_fails_ends_the_generator(generator: ModuleType):
