@@ -87,7 +87,7 @@ def test_a_run_is_recorded_in_its_block_without_the_set_up(
     filled = generator.filled(text, static=False)
     assert all(f"<!-- {name} -->\nrecorded\n<!-- end -->" in filled for name in recorders)
     first, real, doctor = commands
-    assert first == 'uv run power generate --spec mtp --prompt "def fibonacci(n):" --max-tokens 64\n'
+    assert first == 'uv run power generate --spec mtp --prompt "def fibonacci(n):" --max-tokens 256\n'
     assert real.startswith("MODEL=$(uv run --group real-model ")
     assert "--spec prompt-lookup" in real
     assert doctor == "uv run power doctor\n"
