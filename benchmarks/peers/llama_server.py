@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Sequence
 from pathlib import Path
 
 from peers.child import Child
 from peers.completion import CompletionClient
-from peers.engines import BATCH_TOKENS, Answer, Setup
-from power_core.tokens import TokenId
+from peers.engines import BATCH_TOKENS, Setup
+from peers.served import ServedEngine
 
 NAME = "llama-server"
 # One slot; nothing that serves reuse between requests, since there is none; the rest as the server has it.
 OPTIONS = ("--parallel", "1", "--ctx-checkpoints", "0", "--cache-ram", "0", "--fit", "off", "--log-verbosity", "1")
 
 
-class LlamaServerEngine:
+class LlamaServerEngine(ServedEngine):
     """A server in a process of its own.
 
     Args:
@@ -25,10 +24,9 @@ class LlamaServerEngine:
     """
 
     def __init__(self, program: Path, setup: Setup) -> None:
+        super().__init__()
         self._program = program
         self._setup = setup
-        self._child: Child | None = None
-        self._client: CompletionClient | None = None
 
     def start(self) -> dict[str, str]:
         """Start the server and wait until it has loaded.
@@ -42,17 +40,6 @@ class LlamaServerEngine:
         if not self._client.wait_until_ready(lambda: self._child is not None and self._child.running):
             raise self._child.failure(f"does not serve {self._setup.strategy} of {self._setup.model.name}")
         return {"version": self._client.properties()["build_info"]}
-
-    def generate(self, prompt: Sequence[TokenId], max_tokens: int) -> Answer:
-        """See ``CompletionClient.complete``."""
-        assert self._client is not None, "start comes first"
-        return self._client.complete(prompt, max_tokens)
-
-    def close(self) -> None:
-        """End the server."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
 
 
 def server_arguments(setup: Setup, port: int) -> list[str]:

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 from peers.child import Child
 from peers.completion import CompletionClient
-from peers.engines import BATCH_TOKENS, Answer, Setup
-from power_core.tokens import TokenId
+from peers.engines import BATCH_TOKENS, Setup
+from peers.served import ServedEngine
 
 NAME = "xllamacpp"
 PROGRAM = Path(__file__).with_name("xllamacpp_child.py")
 
 
-class XllamacppEngine:
+class XllamacppEngine(ServedEngine):
     """The wheel's server, in a process of its own, so that neither side's threads and memory are the other's.
 
     Args:
@@ -26,10 +25,9 @@ class XllamacppEngine:
     """
 
     def __init__(self, python: Path, setup: Setup) -> None:
+        super().__init__()
         self._python = python
         self._setup = setup
-        self._child: Child | None = None
-        self._client: CompletionClient | None = None
 
     def start(self) -> dict[str, str]:
         """Start the process and wait until its server has loaded.
@@ -47,14 +45,3 @@ class XllamacppEngine:
         ready = self._child.read()
         self._client = CompletionClient(NAME, ready["address"])
         return {"version": ready["version"], "build": ready["build"]}
-
-    def generate(self, prompt: Sequence[TokenId], max_tokens: int) -> Answer:
-        """See ``CompletionClient.complete``."""
-        assert self._client is not None, "start comes first"
-        return self._client.complete(prompt, max_tokens)
-
-    def close(self) -> None:
-        """End the process."""
-        if self._child is not None:
-            self._child.close()
-            self._child = None
