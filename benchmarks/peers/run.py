@@ -36,9 +36,8 @@ from power_core.bench.identities import describe_environment, load_averages  # n
 from power_core.errors import PowerError  # noqa: E402
 from power_core.plugins.manager import load_plugins  # noqa: E402
 
-RESULTS = HERE.parent / "results" / "peers.json"
+RESULTS = HERE.parent / "results"
 PAGE = HERE.parents[1] / "docs" / "performance.md"
-SECTION = "peers"
 TOKENS: dict[WorkloadName, int] = {"zoo": 256, "zoo mixed": 256, "gemma": 256}
 SMALL_TOKENS: dict[WorkloadName, int] = {"zoo": 32, "zoo mixed": 32}
 
@@ -84,10 +83,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--without", nargs="+", default=[], choices=PEERS, help="peers to leave out")
     parser.add_argument("--llama-server", type=Path, help="a finished program instead of building one")
     parser.add_argument("--peers-python", type=Path, default=Path(sys.executable), help="has the peers' packages")
-    parser.add_argument("--json", type=Path, default=RESULTS)
+    parser.add_argument("--json", type=Path, help="default: results/peers-N-threads.json")
     parser.add_argument("--render", action="store_true", help="run nothing, report what --json holds")
     parser.add_argument("--write-docs", action="store_true")
-    return parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
+    options.json = options.json or RESULTS / f"peers-{options.threads}-threads.json"
+    return options
 
 
 def end_on_signal(number: int, _: object) -> None:
@@ -108,7 +109,7 @@ def main() -> None:
     text = report(record)
     print(text)
     if arguments.write_docs:
-        write_section(PAGE, SECTION, text)
+        write_section(PAGE, f"peers-{record.threads}-threads", text)
 
 
 if __name__ == "__main__":

@@ -235,11 +235,14 @@ def test_render_writes_the_section_of_a_recorded_run_and_nothing_else(stage, tmp
     results, page = tmp_path / "peers.json", tmp_path / "performance.md"
     write_record(record, results)
     before = results.read_bytes()
-    page.write_text("head\n<!-- peers: begin -->\nold\n<!-- peers: end -->\ntail\n")
+    page.write_text("head\n<!-- peers-1-threads: begin -->\nold\n<!-- peers-1-threads: end -->\ntail\n")
     monkeypatch.setattr(run, "PAGE", page)
     monkeypatch.setattr("sys.argv", ["run.py", "--render", "--write-docs", "--json", str(results)])
     run.main()
-    assert page.read_text() == f"head\n<!-- peers: begin -->\n{report(record)}\n<!-- peers: end -->\ntail\n"
+    assert (
+        page.read_text()
+        == f"head\n<!-- peers-1-threads: begin -->\n{report(record)}\n<!-- peers-1-threads: end -->\ntail\n"
+    )
     assert report(record) in capsys.readouterr().out
     assert results.read_bytes() == before
 
