@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-#define POWER_ABI_VERSION 4
+#define POWER_ABI_VERSION 5
 
 typedef int32_t power_status;
 
@@ -378,13 +378,13 @@ enum power_round_step {
     POWER_STEP_FEED = 5
 };
 
-// One greedy round of a target and a drafter that reads its hidden rows, both at `first_pos` tokens: draft, evaluate
+// One round of a target and a drafter that reads its hidden rows, both at `first_pos` tokens: draft, evaluate
 // `anchor` and the drafts slice by slice while the target's choices confirm them, drop the rejected rows, feed the
 // drafter the rows that stay with their hidden rows. Each step is the call of its own: power_draft_chain or
-// power_draft_block, power_evaluate, power_argmax, power_memory_truncate, power_evaluate.
+// power_draft_block, power_evaluate, power_argmax or power_sampler_sample, power_memory_truncate, power_evaluate.
 // Either `chain`, with one head, or `block` is set. Their seq_id, first_pos, token, p_min, max_tokens, state and
 // out_tokens are taken from the round; the rest is as for their own calls.
-// A failure names the step in `step`; rows that the round wrote may stay then, in both contexts.
+// A failure names the step in `step`; rows that the round wrote may stay then, in both contexts, and draws in `sampler`.
 // `fed` 0 with POWER_OK: the rejected rows cannot be dropped exactly. They are still in the target's memory, the drafter
 // got no row, and everything else is as told.
 typedef struct power_round {
@@ -403,6 +403,7 @@ typedef struct power_round {
     power_context *drafter;
     power_chain *chain;
     power_block *block;
+    power_sampler *sampler;    // draws the rows, to the first mismatch; null: the largest logit
     const uint32_t *layers;    // of the target's hidden rows, with `block`
     uint32_t n_layers;
     uint32_t n_ends;
@@ -424,7 +425,7 @@ typedef struct power_round {
     uint64_t choose_ns;
 } power_round;
 
-POWER_API power_status power_greedy_round(power_context *ctx, power_round *round, power_error *err);
+POWER_API power_status power_run_round(power_context *ctx, power_round *round, power_error *err);
 
 // ---------------------------------------------------------------- samplers
 

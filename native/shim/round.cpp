@@ -1,4 +1,4 @@
-// A whole greedy round in one call. Every step is the function behind the call of its own; only their order is here.
+// A whole round in one call. Every step is the function behind the call of its own; only their order is here.
 
 #include "shim_internal.h"
 
@@ -122,7 +122,7 @@ private:
                 timed(asked_.verify_ns, [&] { evaluate_slice(row); });
             }
             asked_.step = POWER_STEP_CHOOSE;
-            const int32_t token = power::choose_at_row(target_, row - slice_start_, nullptr).token;
+            const int32_t token = choose(row - slice_start_);
             asked_.emitted[row] = token;
             asked_.emitted_count = row + 1;
             if (row == asked_.drafted || token != asked_.tokens[row + 1]) {
@@ -133,6 +133,13 @@ private:
                 return;
             }
         }
+    }
+
+    int32_t choose(int32_t row) {
+        if (asked_.sampler != nullptr) {
+            return power::sample_at_row(asked_.sampler, target_, row);
+        }
+        return power::choose_at_row(target_, row, nullptr).token;
     }
 
     void evaluate_slice(int32_t row) {
@@ -233,7 +240,7 @@ private:
 
 }  // namespace
 
-extern "C" power_status power_greedy_round(power_context * ctx, power_round * round, power_error * err) {
+extern "C" power_status power_run_round(power_context * ctx, power_round * round, power_error * err) {
     return power::guarded(err, [&] {
         power::ContextUse use(ctx);
         power::check_size(round, "power_round");

@@ -187,6 +187,24 @@ llama_token choose(power_sampler & sampler, const float * logits, int32_t row) {
 
 }  // namespace
 
+int32_t power::sample_at_row(power_sampler * sampler, power_context * context, int32_t row) {
+    const SamplerUse use(sampler);
+    const int32_t n_vocab = llama_vocab_n_tokens(context->model->vocab);
+    if (sampler->shared->n_vocab != n_vocab) {
+        fail(POWER_INVALID_ARGUMENT, "the sampler's vocabulary has %d tokens, the context's has %d",
+             sampler->shared->n_vocab, n_vocab);
+    }
+    choose_at_row(context, row, nullptr);
+    const float * logits = logits_of_row(context, row);
+    const ComputeClock clock(context);
+    const llama_token chosen = choose(*sampler, logits, row);
+    if (sampler->grammar != nullptr) {
+        sampler->grammar->accept(chosen);
+    }
+    remember(*sampler, chosen);
+    return chosen;
+}
+
 extern "C" {
 
 power_status power_sampler_open(power_model * model, const power_sampler_params * params, power_sampler ** out,
@@ -269,23 +287,9 @@ power_status power_sampler_accept(power_sampler * sampler, const int32_t * token
 power_status power_sampler_sample(power_sampler * sampler, power_context * ctx, int32_t row, int32_t * token,
                                   power_error * err) {
     return power::guarded(err, [&] {
-        const SamplerUse use(sampler);
         power::check_not_null(token, "token");
         power::ContextUse context_use(ctx);
-        const int32_t n_vocab = llama_vocab_n_tokens(ctx->model->vocab);
-        if (sampler->shared->n_vocab != n_vocab) {
-            power::fail(POWER_INVALID_ARGUMENT, "the sampler's vocabulary has %d tokens, the context's has %d",
-                        sampler->shared->n_vocab, n_vocab);
-        }
-        power::choose_at_row(ctx, row, nullptr);
-        const float * logits = power::logits_of_row(ctx, row);
-        const power::ComputeClock clock(ctx);
-        const llama_token chosen = choose(*sampler, logits, row);
-        if (sampler->grammar != nullptr) {
-            sampler->grammar->accept(chosen);
-        }
-        remember(*sampler, chosen);
-        *token = chosen;
+        *token = power::sample_at_row(sampler, ctx, row);
     });
 }
 

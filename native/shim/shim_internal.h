@@ -241,6 +241,8 @@ struct Choice {
 bool choose_largest(const float * logits, int32_t count, Choice & choice);
 float softmax_of_largest(const float * logits, int32_t count, float largest);
 Choice choose_at_row(power_context * context, int32_t row, float * probability);
+// Draws at a row of the last evaluation and accepts the drawn token; the context is in use by the caller.
+int32_t sample_at_row(power_sampler * sampler, power_context * context, int32_t row);  // sampler.cpp
 
 // ---- taps (taps.cpp)
 void check_state_width(const power_model * model);

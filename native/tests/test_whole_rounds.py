@@ -5,12 +5,12 @@ import power_zoo
 import pytest
 
 from power_core.drafter import DraftRequest
-from power_core.errors import NativeCallError, TransactionAborted
-from power_core.greedy_rounds import offered_rounds
+from power_core.errors import NativeCallError, StateError, TransactionAborted
 from power_core.opening import open_session
 from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.transaction import VerifyTransaction
+from power_core.whole_rounds import offered_rounds
 
 pytestmark = pytest.mark.native
 
@@ -149,12 +149,61 @@ def test_a_rejection_beyond_the_window_is_replayed_as_in_steps(both, tiny, kind)
     assert trace["report"]["replays"] > 0
 
 
+SAMPLERS = {
+    "drawn": {"temperature": 0.8},
+    "filters": {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "min_p": 0.02, "typical_p": 0.95},
+    "windows": {"repeat_penalty": 1.3, "dry_multiplier": 0.8, "temperature": 0.5},
+    "grammar": {"temperature": 1.0, "grammar": 'root ::= [a-z ]{1,30} "." [ -~\\n]*'},
+    "greedy with a bias": {"logit_bias": ((5, 1.0),)},
+}
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rounds_draw_as_steps_do(both, kind, sampler):
+    pair = both(**zoo(kind), verify_rows=3)
+    traces = [pair.check(**SAMPLERS[sampler], seed=seed, max_tokens=90) for seed in (1, 2)]
+    assert pair.whole_rounds > 0
+    assert any(trace["report"]["accepted_tokens"] for trace in traces)
+
+
+@pytest.mark.parametrize("nodes", [3, 150, 400])
+def test_an_abort_gives_draws_back(both, nodes):
+    drawn = {"temperature": 0.9, "seed": 5}
+    pair = both(**zoo("dspark"), draft_max=4, verify_rows=2)
+    expected = pair.generate(False, **drawn).result().tokens
+    for whole in (False, True):
+        assert aborted(pair, whole, "target", nodes, **drawn)["tokens"] == expected
+    assert pair.whole_rounds > 0
+
+
+def test_no_token_left_fails_as_in_steps(both):
+    pair = both(**zoo("mtp"), draft_max=4)
+    request = {"grammar": 'root ::= "x"', "logit_bias": ((token, float("-inf")) for token in range(256))}
+    request["logit_bias"] = tuple(request["logit_bias"])
+    errors = []
+    for whole in (False, True):
+        with pytest.raises(NativeCallError) as caught:
+            pair.generate(whole, **request).result()
+        errors.append(str(caught.value).split(": ", 1)[1])
+    assert errors[0] == errors[1]
+
+
+def test_a_sampler_in_use_or_closed_is_refused(both):
+    pair = both(**zoo("mtp"), draft_max=4)
+    generation = pair.generate(True, temperature=1.0)
+    next(generation)
+    pair.session._sampler.close()
+    with pytest.raises(StateError, match="closed"):
+        list(generation)
+
+
 @pytest.mark.parametrize(
     "request_settings",
-    [{"stop": ("return",)}, {"temperature": 1.0, "seed": 3}, {"logprobs": 2}, {"repeat_penalty": 1.3}],
-    ids=["stop string", "drawn", "log-probabilities", "penalty"],
+    [{"stop": ("return",)}, {"logprobs": 2}, {"logprobs": 2, "temperature": 1.0}],
+    ids=["stop string", "log-probabilities", "of draws"],
 )
-def test_what_needs_more_than_the_largest_logit_goes_step_by_step(both, request_settings):
+def test_what_needs_more_than_a_sampler_goes_step_by_step(both, request_settings):
     pair = both(**zoo("dspark"))
     pair.check(**request_settings)
     assert pair.whole_rounds == 0
@@ -182,9 +231,9 @@ def test_an_abort_at_any_step_loses_nothing(both, kind, who):
     assert pair.whole_rounds > 0
 
 
-def aborted(pair, whole, who, nodes):
+def aborted(pair, whole, who, nodes, **request):
     """Run a request whose first round is stopped after some graph nodes, then go on; return what both leave."""
-    generation = pair.generate(whole)
+    generation = pair.generate(whole, **request)
     taken = [next(generation).token]
     context = pair.session.context if who == "target" else pair.session._drafter._graph._context
     context.abort_after(nodes)

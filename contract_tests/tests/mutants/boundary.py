@@ -253,7 +253,7 @@ def correction_of_a_whole_round_counts_as_accepted() -> Iterator[None]:
         told.accepted += status == 0 and told.accepted < told.drafted
         return status
 
-    with interposed("power_greedy_round", generous):
+    with interposed("power_run_round", generous):
         yield
 
 
@@ -268,7 +268,7 @@ def whole_rounds_feed_hidden_rows_of_another_layer() -> Iterator[None]:
         layers[1] = kept
         return status
 
-    with interposed("power_greedy_round", confused):
+    with interposed("power_run_round", confused):
         yield
 
 
@@ -284,5 +284,20 @@ def whole_rounds_start_from_another_state_row() -> Iterator[None]:
         asked.features_row += shift
         return status
 
-    with interposed("power_greedy_round", earlier):
+    with interposed("power_run_round", earlier):
+        yield
+
+
+@mutant("VERIFY-12", "dspark")
+def whole_rounds_take_the_largest_logit_whatever_the_sampler() -> Iterator[None]:
+    """A round in one call forgets the sampler that it was given."""
+
+    def greedy(function: Any, context: Any, sheet: Any, error: Any) -> int:
+        asked = sheet._obj
+        sampler, asked.sampler = asked.sampler, None
+        status = int(function(context, sheet, error))
+        asked.sampler = sampler
+        return status
+
+    with interposed("power_run_round", greedy):
         yield

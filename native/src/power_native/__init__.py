@@ -7,7 +7,7 @@ Importing this package loads nothing and works without the library; the first us
 | ``model``, ``context``, ``vocabulary``, ``sampler`` | the protocols of ``power_core.target`` |
 | ``block``, ``draft``, ``round`` | drafting primitives for plugins |
 | ``block_graph``, ``block_opening`` | the draft graph of any block drafter: check, open, feed, draft |
-| ``block_rounds`` | its whole greedy rounds |
+| ``block_rounds`` | its whole rounds |
 | ``block_plugin`` | what a block drafter's plugin registers |
 | ``info`` | the library's facts and its devices |
 | ``quantize`` | ``power_native.quantize.quantize``: another weight type for a file |

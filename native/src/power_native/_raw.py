@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import Any
 
-POWER_ABI_VERSION = 4
+POWER_ABI_VERSION = 5
 POWER_OK = 0
 POWER_INVALID_ARGUMENT = 1
 POWER_ABI_MISMATCH = 2
@@ -437,6 +437,7 @@ class power_round(Structure):
     drafter: Any
     chain: Any
     block: Any
+    sampler: Any
     layers: Any
     n_layers: int
     n_ends: int
@@ -472,6 +473,7 @@ class power_round(Structure):
         ("drafter", c_void_p),
         ("chain", POINTER(power_chain)),
         ("block", POINTER(power_block)),
+        ("sampler", c_void_p),
         ("layers", POINTER(c_uint32)),
         ("n_layers", c_uint32),
         ("n_ends", c_uint32),
@@ -643,7 +645,7 @@ FUNCTIONS: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     ),
     "power_draft_chain": (c_int32, (c_void_p, POINTER(power_chain), POINTER(power_error))),
     "power_draft_block": (c_int32, (c_void_p, POINTER(power_block), POINTER(power_error))),
-    "power_greedy_round": (c_int32, (c_void_p, POINTER(power_round), POINTER(power_error))),
+    "power_run_round": (c_int32, (c_void_p, POINTER(power_round), POINTER(power_error))),
     "power_sampler_open": (c_int32, (c_void_p, POINTER(power_sampler_params), POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_clone": (c_int32, (c_void_p, POINTER(c_void_p), POINTER(power_error))),
     "power_sampler_close": (None, (c_void_p,)),

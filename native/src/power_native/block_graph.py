@@ -116,7 +116,7 @@ class BlockGraph:
             raise
 
     def open_rounds(self, target: TargetContext) -> BlockRounds | None:
-        """Return what runs whole greedy rounds; None for another backend's target, and for a subclass."""
+        """Return what runs whole rounds; None for another backend's target, and for a subclass."""
         if type(self) is not BlockGraph or not isinstance(target, NativeContext):
             return None
         return BlockRounds(

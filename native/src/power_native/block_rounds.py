@@ -1,18 +1,19 @@
-"""Whole greedy rounds of a block drafter: the blocks of its graph, its memory's lengths kept in step."""
+"""Whole rounds of a block drafter: the blocks of its graph, its memory's lengths kept in step."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, MutableMapping
+from typing import Any
 
 from power_core.errors import NativeCallError
-from power_core.tokens import SeqId, TokenId
+from power_core.tokens import SeqId
 from power_native import _raw
 from power_native.context import NativeContext
 from power_native.round import RoundCall
 
 
 class BlockRounds(RoundCall):
-    """Implements ``power_core.greedy_rounds.GreedyRounds`` for a block drafter.
+    """Implements ``power_core.whole_rounds.WholeRounds`` for a block drafter.
 
     Args:
         target: The target's context.
@@ -41,11 +42,9 @@ class BlockRounds(RoundCall):
         self._confidence_for = confidence_for
         self._explain = explain
 
-    def prepare(
-        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
-    ) -> None:
-        """Set what stays the same in a request."""
-        super().prepare(seq_id=seq_id, min_tokens=min_tokens, p_min=p_min, filled=filled, stop_tokens=stop_tokens)
+    def prepare(self, *, p_min: float, **same: Any) -> None:
+        """Set what stays the same in a request; see ``RoundCall.prepare``."""
+        super().prepare(p_min=p_min, **same)
         self._template.confidence = self._confidence_for(p_min)
 
     def run(self) -> None:

@@ -1,4 +1,4 @@
-"""A drafting primitive that any plugin may use: a whole greedy round of target and drafter in one call."""
+"""A drafting primitive that any plugin may use: a whole round of target and drafter in one call."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from power_core.sampler import Sampler
 from power_core.tokens import SeqId, Taps, TokenId
 from power_native import _raw
 from power_native.context import NativeContext
+from power_native.sampler import GreedySampler, NativeSampler
 
-_CALL = "power_greedy_round"
+_CALL = "power_run_round"
 _FLOATS = ctypes.POINTER(ctypes.c_float)
 
 
 class RoundCall:
-    """Whole rounds of a target and a drafter's context (``power_core.greedy_rounds.GreedyRounds``).
+    """Whole rounds of a target and a drafter's context (``power_core.whole_rounds.WholeRounds``).
 
     The drafter's context runs a chain of prediction-head rows, or blocks; buffers are allocated once. Who owns the
     drafter's memory keeps count of what ``run`` fed to it.
@@ -29,7 +31,7 @@ class RoundCall:
         block: What is the same in every block; None for a chain.
 
     Attributes:
-        sheet: See ``power_core.greedy_rounds.RoundSheet``.
+        sheet: See ``power_core.whole_rounds.RoundSheet``.
         features: float32[n, width]: where rounds put the target's hidden rows. Block: those of the last round from row
             0 on. Chain: behind ``sheet.features_row``, which is the row before the anchor.
     """
@@ -41,6 +43,7 @@ class RoundCall:
         self._target = target
         self._drafter = drafter
         self._block = block
+        self._sampler: NativeSampler | None = None
         self._tap_shape = (n_layers, n_embd)
         self._tokens = (ctypes.c_int32 * (max_tokens + 1))()
         self._emitted = (ctypes.c_int32 * (max_tokens + 1))()
@@ -66,11 +69,24 @@ class RoundCall:
         self.features = features
         self.sheet.features = features.ctypes.data_as(_FLOATS)
 
+    def draws_with(self, sampler: Sampler) -> bool:
+        """Tell whether it is this package's own, and no subclass, whose draws may differ."""
+        return type(sampler) in (GreedySampler, NativeSampler)
+
     def prepare(
-        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
+        self,
+        *,
+        sampler: Sampler,
+        seq_id: SeqId,
+        min_tokens: int,
+        p_min: float,
+        filled: bool,
+        stop_tokens: Sequence[TokenId],
     ) -> None:
         """Set what stays the same in a request."""
         sheet = self.sheet
+        self._sampler = sampler if isinstance(sampler, NativeSampler) else None
+        sheet.sampler = None
         sheet.seq_id, sheet.min_tokens, sheet.p_min, sheet.fill_slices = seq_id, min_tokens, p_min, filled
         sheet.n_ends = len(stop_tokens)
         sheet.ends = (ctypes.c_int32 * len(stop_tokens))(*stop_tokens)
@@ -80,7 +96,7 @@ class RoundCall:
 
         Raises:
             ContextFullError: a row does not fit.
-            StateError: a sequence is stale, another thread is inside, or a context is closed.
+            StateError: a sequence is stale, another thread is inside, or a context or the sampler is closed.
             Cancelled: after ``abort`` of either context.
             NativeCallError: an argument out of range, a row without a finite choice, or the library failed.
         """
@@ -93,9 +109,17 @@ class RoundCall:
                 drafter.choose_on_device(self._needs_no_logits())
             drafter._choose_kernels("decode")
             sheet.drafter = drafter._pointer(_CALL)
-            self._target._call_decoding(_CALL, self._sheet_ref)
+            if self._sampler is None:
+                self._target._call_decoding(_CALL, self._sheet_ref)
+            else:
+                self._run_drawing(self._sampler)
         finally:
             drafter._gate.leave()
+
+    def _run_drawing(self, sampler: NativeSampler) -> None:
+        with sampler.lent(_CALL) as state:
+            self.sheet.sampler = state
+            self._target._call_decoding(_CALL, self._sheet_ref)
 
     def tokens(self) -> list[TokenId]:
         """Return the last round's anchor and drafts."""

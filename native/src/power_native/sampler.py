@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from power_core.errors import ConfigError, NativeCallError
 from power_core.sampler import Sampler, SamplingSettings
 from power_core.tokens import TokenId
 from power_native import _raw
-from power_native._handles import NativeHandle
+from power_native._handles import NativeHandle, Pointer
 from power_native._sampler_params import sampler_parameters
 
 if TYPE_CHECKING:
@@ -85,6 +86,17 @@ class NativeSampler:
         context = self._context._pointer("power_sampler_sample")
         self._state._call("power_sampler_sample", context, row, self._token_ref)
         return self._token.value
+
+    @contextmanager
+    def lent(self, operation: str) -> Iterator[Pointer]:
+        """Give the state's pointer to another call; nobody else draws or closes meanwhile."""
+        state = self._state
+        if not state._gate.enter(False):
+            state._refuse(operation)
+        try:
+            yield state._pointer(operation)
+        finally:
+            state._gate.leave()
 
     def snapshot(self) -> SamplerState:
         """Return a copy of the state; closed when it is dropped."""

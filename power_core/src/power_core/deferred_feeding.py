@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
-from power_core.greedy_rounds import GreedyRounds, offered_rounds
 from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, Taps, TokenId
+from power_core.whole_rounds import WholeRounds, offered_rounds
 
 MOST_OWED_ROWS = 64
 """Rows held back at most; then they are handed over, so that memory stays bounded."""
@@ -65,7 +66,7 @@ class DeferredFeeding:
         self._asked.add(seq_id)
         self._hand_over(seq_id)
 
-    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
+    def open_rounds(self, target: TargetContext) -> WholeRounds | None:
         """Return the drafter's whole rounds, None when it has none."""
         rounds = offered_rounds(self._drafter, target)
         return None if rounds is None else FedRounds(self, rounds)
@@ -115,9 +116,9 @@ class DeferredFeeding:
 
 
 class FedRounds:
-    """Whole rounds of a drafter that is handed what it is owed before each of them (``GreedyRounds``)."""
+    """Whole rounds of a drafter that is handed what it is owed before each of them (``WholeRounds``)."""
 
-    def __init__(self, feeding: DeferredFeeding, rounds: GreedyRounds) -> None:
+    def __init__(self, feeding: DeferredFeeding, rounds: WholeRounds) -> None:
         self._feeding = feeding
         self._seq_id: SeqId = 0
         self._rounds = rounds
@@ -125,13 +126,12 @@ class FedRounds:
         self.tokens = rounds.tokens
         self.emitted = rounds.emitted
         self.taps = rounds.taps
+        self.draws_with = rounds.draws_with
 
-    def prepare(
-        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
-    ) -> None:
-        """Set what stays the same in a request."""
+    def prepare(self, *, seq_id: SeqId, **same: Any) -> None:
+        """Set what stays the same in a request; see ``WholeRounds.prepare``."""
         self._seq_id = seq_id
-        self._rounds.prepare(seq_id=seq_id, min_tokens=min_tokens, p_min=p_min, filled=filled, stop_tokens=stop_tokens)
+        self._rounds.prepare(seq_id=seq_id, **same)
 
     def run(self) -> None:
         """Hand over, then run a round."""

@@ -236,6 +236,7 @@ class Generation(Iterator[TokenPiece]):
         if parts.rounds is None or self._request.stop:
             return False
         parts.rounds.prepare(
+            sampler=parts.sampler,
             seq_id=parts.sequence.seq_id,
             min_tokens=self._draft_min,
             p_min=self._draft_p_min,

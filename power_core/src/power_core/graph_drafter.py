@@ -1,7 +1,7 @@
 """The life cycle of a drafter that runs a draft graph; the drafting itself is the graph's.
 
 A plugin with a model behind it writes a ``DraftGraph`` and hands out ``GraphDrafter(graph)``; a graph that runs whole
-rounds in one call says so by ``power_core.greedy_rounds.OffersRounds``::
+rounds in one call says so by ``power_core.whole_rounds.OffersRounds``::
 
     begin      clear
     process    feed                     committed rows, each once and in order
@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 
 from power_core.drafter import DraftRequest, Proposal
 from power_core.errors import StateError
-from power_core.greedy_rounds import GreedyRounds, offered_rounds
 from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
+from power_core.whole_rounds import WholeRounds, offered_rounds
 
 GraphState: TypeAlias = Any
 Drafts: TypeAlias = tuple[Sequence[TokenId], NDArray[np.float32] | None]
@@ -137,8 +137,8 @@ class GraphDrafter:
             )
         self._proposed_tokens[seq_id] = 0
 
-    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
-        """Return what runs whole greedy rounds; None unless the graph does, and for a subclass, whose steps differ."""
+    def open_rounds(self, target: TargetContext) -> WholeRounds | None:
+        """Return what runs whole rounds; None unless the graph does, and for a subclass, whose steps differ."""
         return offered_rounds(self._graph, target) if type(self) is GraphDrafter else None
 
     def checkpoint(self, *, seq_id: SeqId = 0) -> GraphCheckpoint:

@@ -17,7 +17,6 @@ from power_core.drafter import Drafter
 from power_core.errors import PromptError, StateError, out_of_range
 from power_core.exactness.guarantor import Guarantor
 from power_core.generation import Generation, only_one_thread
-from power_core.greedy_rounds import offered_rounds
 from power_core.logprobs import RecordingSampler
 from power_core.report import DraftRecord, ProbeRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
@@ -27,6 +26,7 @@ from power_core.settings import RequestSettings, SessionSettings
 from power_core.target import TargetContext, TargetModel
 from power_core.tokens import TokenId
 from power_core.transaction import Round
+from power_core.whole_rounds import offered_rounds
 
 
 @attrs.frozen(kw_only=True)
@@ -316,7 +316,7 @@ class Session:
         self._parts = Round(self._sequence, self._sampler, drafter, self.model.info.n_vocab)
         self._parts.checkpoint_rows = self.plan.checkpoint_rows
         self._parts.guarantor = self._guarantor
-        if drafter is not None and sampling.greedy and request.logprobs is None:
+        if drafter is not None and self._rounds is not None and self._rounds.draws_with(sampler):
             self._parts.rounds = self._rounds
         if self._guarantor is not None:
             self._sequence.slice_rows = self._guarantor.begin(greedy=sampling.greedy).slice_rows

@@ -24,12 +24,12 @@ from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposa
 from power_core.errors import IntegrityError, StateError
 from power_core.exactness.guarantor import Guarantor
 from power_core.exactness.margin_guard import GuardedRows
-from power_core.greedy_rounds import GreedyRounds, RoundSheet
 from power_core.report import Report
 from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, Taps, TokenId
 from power_core.verify import VerifiedBlock, verify_block
+from power_core.whole_rounds import RoundSheet, WholeRounds
 
 NO_PROPOSAL = Proposal()
 
@@ -55,12 +55,12 @@ class Round:
         self.n_vocab = n_vocab
         self.checkpoint_rows: int | None = None
         self.guarantor: Guarantor | None = None
-        self.rounds: GreedyRounds | None = None
+        self.rounds: WholeRounds | None = None
         self.open_transaction: VerifyTransaction | None = None
 
     @property
     def runs_whole(self) -> bool:
-        """Whether a round may now go in one call: the largest logit decides, and every slice can be rolled back."""
+        """Whether a round may now go in one call: nothing guards its rows, and every slice can be rolled back."""
         guarded = self.guarantor is not None and self.guarantor.guard_threshold is not None
         return self.rounds is not None and not guarded and self.checkpoint_rows is None
 
@@ -185,7 +185,7 @@ class VerifyTransaction:
         self._close(block.emitted)
 
     def run_whole(self, max_tokens: int) -> Sequence[TokenId]:
-        """Steps 2 to 5 of a round in which the largest logits decide, in one call; return the emitted tokens.
+        """Steps 2 to 5 in one call; return the emitted tokens.
 
         Where the memory cannot drop the rejected rows exactly, step 5 follows as in any round.
         """

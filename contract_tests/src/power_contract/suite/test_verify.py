@@ -260,7 +260,9 @@ def test_rounds_in_one_call_leave_what_rounds_by_steps_leave(
         settings["on_drafter"] = lambda drafter, wrap=wrap, kept=drafters: kept.append(drafter) or wrap(drafter)
         with open_subject_session(subject, target_kind, **settings) as session:
             plain = account_of(session, drafters[0])
-            accounts.append([plain, account_of(session, drafters[0], stop_tokens=plain["tokens"][10:11])])
+            stopped = account_of(session, drafters[0], stop_tokens=plain["tokens"][10:11])
+            drawn = account_of(session, drafters[0], temperature=1.0, seed=7)
+            accounts.append([plain, stopped, drawn])
     for at, (whole, steps) in enumerate(zip(*accounts, strict=True)):
         check_equal(f"request {at} of the drafter as it is, and of one that goes step by step", whole, steps)
 

@@ -137,7 +137,7 @@ class MtpGraph:
         )
 
     def open_rounds(self, target: TargetContext) -> MtpRounds | None:
-        """Return what runs whole greedy rounds; several heads feed each row more than once and go step by step."""
+        """Return what runs whole rounds; several heads feed each row more than once and go step by step."""
         if type(self) is not MtpGraph or self._heads > 1 or not isinstance(target, NativeContext):
             return None
         return MtpRounds(target, self._context, max_tokens=self.max_tokens, states=self._states)

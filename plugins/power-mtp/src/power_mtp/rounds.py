@@ -1,4 +1,4 @@
-"""Whole greedy rounds of one MTP head: its chain, and the pending row carried from round to round.
+"""Whole rounds of one MTP head: its chain, and the pending row carried from round to round.
 
 The target's state rows of consecutive rounds stand behind each other, and a round's last one is the pending row of the
 next: nothing is copied. A row that belongs to a state is never written again, so a state that somebody keeps stays as
@@ -23,7 +23,7 @@ ROUNDS_IN_MEMORY = 16
 
 
 class MtpRounds(RoundCall):
-    """Implements ``power_core.greedy_rounds.GreedyRounds`` for one head.
+    """Implements ``power_core.whole_rounds.WholeRounds`` for one head.
 
     Args:
         target: The target's context.

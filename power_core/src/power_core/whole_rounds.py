@@ -1,7 +1,7 @@
-"""Whole greedy rounds in one call of the backend: what a drafter may offer beside ``Drafter``.
+"""Whole rounds in one call of the backend: what a drafter may offer beside ``Drafter``.
 
 A round is the same seven steps, whoever runs them; see ``power_core.transaction``. Drafters that offer nothing, and
-rounds that need more than the largest logit of each row, go step by step.
+rounds whose end or whose choices need more than the backend's sampler, go step by step.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
 
+from power_core.sampler import Sampler
 from power_core.target import TargetContext
 from power_core.tokens import SeqId, Taps, TokenId
 
@@ -30,7 +31,7 @@ class RoundSheet(Protocol):
         fed: 1 once the rejected rows are dropped and the drafter has the rows that stay.
         draft_ns: Drafting and feeding.
         verify_ns: Evaluating the target's rows, reading their hidden rows, dropping rows.
-        choose_ns: Choosing.
+        choose_ns: Choosing or drawing.
     """
 
     first_pos: int
@@ -49,7 +50,7 @@ class RoundSheet(Protocol):
     choose_ns: int
 
 
-class GreedyRounds(Protocol):
+class WholeRounds(Protocol):
     """Runs whole rounds of one target context and one drafter: prepare once, then fill in the sheet and run."""
 
     @property
@@ -57,12 +58,24 @@ class GreedyRounds(Protocol):
         """Always the same object."""
         ...
 
+    def draws_with(self, sampler: Sampler) -> bool:
+        """Tell whether rounds can draw with this sampler as its own ``sample`` does, row by row."""
+        ...
+
     def prepare(
-        self, *, seq_id: SeqId, min_tokens: int, p_min: float, filled: bool, stop_tokens: Sequence[TokenId]
+        self,
+        *,
+        sampler: Sampler,
+        seq_id: SeqId,
+        min_tokens: int,
+        p_min: float,
+        filled: bool,
+        stop_tokens: Sequence[TokenId],
     ) -> None:
         """Set what stays the same in a request.
 
         Args:
+            sampler: One that ``draws_with`` said yes to; its state moves with every drawn row.
             seq_id: The sequence, in both contexts.
             min_tokens: Fewer drafts than this are none.
             p_min: Stop before the first draft whose probability or confidence is below it.
@@ -72,11 +85,11 @@ class GreedyRounds(Protocol):
         ...
 
     def run(self) -> None:
-        """Draft, verify greedily, drop the rejected rows, feed the drafter, as the sheet says.
+        """Draft, draw rows to the first mismatch, drop the rejected rows, feed the drafter, as the sheet says.
 
         Afterwards both memories hold the rows that stay, unless ``fed`` is 0: then the rejected rows are still in the
         target's memory, since they cannot be dropped exactly, and the drafter waits for ``process``. After an error
-        both memories may hold rows of the round.
+        both memories may hold rows of the round, and the sampler may have drawn some.
         """
         ...
 
@@ -100,12 +113,12 @@ class OffersRounds(Protocol):
     Its class says so itself: one that passes every attribute on to another object has changed a step of it, presumably.
     """
 
-    def open_rounds(self, target: TargetContext) -> GreedyRounds | None:
+    def open_rounds(self, target: TargetContext) -> WholeRounds | None:
         """Return what runs them on this target context, None when it cannot."""
         ...
 
 
-def offered_rounds(drafter: object, target: TargetContext) -> GreedyRounds | None:
+def offered_rounds(drafter: object, target: TargetContext) -> WholeRounds | None:
     """Return what a drafter, or a draft graph, offers for this target, None for nothing."""
     if not hasattr(type(drafter), "open_rounds") or not isinstance(drafter, OffersRounds):
         return None
