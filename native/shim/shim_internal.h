@@ -4,7 +4,7 @@
 #define POWER_SHIM_INTERNAL_H
 
 #include "dry_sources.h"
-#include "power_shim.h"
+#include "power_drafting.h"
 
 #include "ggml-backend.h"
 #include "llama.h"
