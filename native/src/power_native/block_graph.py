@@ -131,7 +131,8 @@ class BlockGraph:
 
     def save(self, seq_id: SeqId) -> int:
         """Return the sequence's length; the memory is only ever cut back to one."""
-        return self._begun(seq_id, "checkpoint")
+        length_tokens = self._lengths_tokens.get(seq_id)
+        return self._begun(seq_id, "checkpoint") if length_tokens is None else length_tokens
 
     def restore(self, state: int, seq_id: SeqId) -> None:
         """Return to a saved length exactly, also after a call that failed half-way."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from power_core.errors import NativeCallError
 from power_core.tokens import SeqId
+from power_core.whole_rounds import EMITTED_COUNT, FED
 from power_native import _raw
 from power_native.context import NativeContext
 from power_native.round import RoundCall
@@ -41,20 +42,22 @@ class BlockRounds(RoundCall):
         self._lengths_tokens = lengths_tokens
         self._confidence_for = confidence_for
         self._explain = explain
+        self._seq_id: SeqId = 0
 
-    def prepare(self, *, p_min: float, **same: Any) -> None:
+    def prepare(self, *, seq_id: SeqId, p_min: float, **same: Any) -> None:
         """Set what stays the same in a request; see ``RoundCall.prepare``."""
-        super().prepare(p_min=p_min, **same)
+        super().prepare(seq_id=seq_id, p_min=p_min, **same)
+        self._seq_id = seq_id
         self._template.confidence = self._confidence_for(p_min)
 
     def run(self) -> None:
         """Run a round; the length moves only when all went well."""
-        sheet = self.sheet
         try:
-            super().run()
+            RoundCall.run(self)
         except NativeCallError as error:
-            if sheet.step == _raw.POWER_STEP_DRAFT:
+            if self.sheet.step == _raw.POWER_STEP_DRAFT:
                 self._explain(error)
             raise
-        if sheet.fed:
-            self._lengths_tokens[sheet.seq_id] = sheet.first_pos + sheet.emitted_count
+        counts = self.counts
+        if counts[FED]:
+            self._lengths_tokens[self._seq_id] += counts[EMITTED_COUNT]

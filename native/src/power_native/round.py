@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,12 +11,16 @@ from numpy.typing import NDArray
 
 from power_core.sampler import Sampler
 from power_core.tokens import SeqId, Taps, TokenId
+from power_core.whole_rounds import DRAFTED, EMITTED_COUNT, NO_COUNTS
 from power_native import _raw
+from power_native._status import error_for
 from power_native.context import NativeContext
 from power_native.sampler import GreedySampler, NativeSampler
 
 _CALL = "power_run_round"
 _FLOATS = ctypes.POINTER(ctypes.c_float)
+_COUNTS = struct.Struct("=5i4xII3Q")
+"""The last fields of ``power_round``, from ``drafted`` on, without ``step``."""
 
 
 class RoundCall:
@@ -32,6 +37,7 @@ class RoundCall:
 
     Attributes:
         sheet: See ``power_core.whole_rounds.RoundSheet``.
+        counts: See ``power_core.whole_rounds.WholeRounds``.
         features: float32[n, width]: where rounds put the target's hidden rows. Block: those of the last round from row
             0 on. Chain: behind ``sheet.features_row``, which is the row before the anchor.
     """
@@ -51,6 +57,7 @@ class RoundCall:
             size=ctypes.sizeof(_raw.power_round),
             room_tokens=max_tokens,
             ctx_tokens=target.ctx_tokens,
+            drafter=drafter._pointer(_CALL),
             layers=(ctypes.c_uint32 * n_layers)(*target.taps.layers),
             n_layers=n_layers,
             tokens=self._tokens,
@@ -62,6 +69,12 @@ class RoundCall:
         else:
             self.sheet.block = ctypes.pointer(block)
             self.use_features(np.empty((max_tokens + 1, n_layers * n_embd), np.float32))
+        self.counts: tuple[int, ...] = NO_COUNTS
+        self._enter_target, self._leave_target = target._gate.enter, target._gate.leave
+        self._enter_drafter, self._leave_drafter = drafter._gate.enter, drafter._gate.leave
+        self._target_resource, self._drafter_resource = target._resource, drafter._resource
+        self._error_ref = target._error_ref
+        self._function = getattr(target._functions, _CALL)
         self._sheet_ref = ctypes.byref(self.sheet)
 
     def use_features(self, features: NDArray[np.float32]) -> None:
@@ -100,34 +113,48 @@ class RoundCall:
             Cancelled: after ``abort`` of either context.
             NativeCallError: an argument out of range, a row without a finite choice, or the library failed.
         """
-        sheet, drafter = self.sheet, self._drafter
-        sheet.verified = sheet.fed = sheet.step = 0
-        if not drafter._gate.enter(False):
-            drafter._refuse(_CALL)
+        target, drafter = self._target, self._drafter
+        self.counts = NO_COUNTS
+        if not self._enter_target(False):
+            target._refuse(_CALL)
         try:
-            if drafter.device_choice:
-                drafter.choose_on_device(self._needs_no_logits())
-            drafter._choose_kernels("decode")
-            sheet.drafter = drafter._pointer(_CALL)
-            if self._sampler is None:
-                self._target._call_decoding(_CALL, self._sheet_ref)
-            else:
-                self._run_drawing(self._sampler)
+            if not self._enter_drafter(False):
+                drafter._refuse(_CALL)
+            try:
+                if self._sampler is None:
+                    self._run_held(target, drafter)
+                else:
+                    with self._sampler.lent(_CALL) as state:
+                        self.sheet.sampler = state
+                        self._run_held(target, drafter)
+            finally:
+                self._leave_drafter()
         finally:
-            drafter._gate.leave()
+            self._leave_target()
 
-    def _run_drawing(self, sampler: NativeSampler) -> None:
-        with sampler.lent(_CALL) as state:
-            self.sheet.sampler = state
-            self._target._call_decoding(_CALL, self._sheet_ref)
+    def _run_held(self, target: NativeContext, drafter: NativeContext) -> None:
+        """Run a round behind the gates."""
+        pointer = self._target_resource.pointer
+        if pointer is None or self._drafter_resource.pointer is None:
+            (target if pointer is None else drafter)._refuse(_CALL)
+        if drafter.device_choice:
+            drafter.choose_on_device(self._needs_no_logits())
+        for context in (drafter, target):
+            if context._exact_now is not context._exact_decode:
+                context._choose_kernels("decode")
+        self.sheet.verified = 0
+        status = self._function(pointer, self._sheet_ref, self._error_ref)
+        self.counts = _COUNTS.unpack_from(self.sheet, -_COUNTS.size)
+        if status:
+            raise error_for(_CALL, status, target._error, target._library.path)
 
     def tokens(self) -> list[TokenId]:
         """Return the last round's anchor and drafts."""
-        return self._tokens[: self.sheet.drafted + 1]
+        return self._tokens[: self.counts[DRAFTED] + 1]
 
     def emitted(self) -> list[TokenId]:
         """Return the tokens that it emits."""
-        return self._emitted[: self.sheet.emitted_count]
+        return self._emitted[: self.counts[EMITTED_COUNT]]
 
     def taps(self, n_rows: int) -> Taps:
         """Copy the target's hidden rows of its first rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from power_core.errors import ConfigError
 from power_core.tokens import TokenId
@@ -57,7 +57,8 @@ class NativeVocabulary:
 
     def token_bytes(self, token: TokenId, *, special: bool = False) -> bytes:
         """The bytes a token adds to the text; control tokens add nothing unless ``special``."""
-        self._require_token(token)
+        if not 0 <= token < self._n_vocab:
+            self._refuse_token(token)
         known = self._special if special else self._plain
         found = known[token]
         if found is None:
@@ -79,11 +80,10 @@ class NativeVocabulary:
                 return buffer.raw[: length.value]
             capacity = length.value
 
-    def _require_token(self, token: TokenId) -> None:
-        if not 0 <= token < self._n_vocab:
-            raise ConfigError(
-                f"token {token!r} is not in the vocabulary",
-                field="token",
-                value=token,
-                allowed=f"0..{self._n_vocab - 1}",
-            )
+    def _refuse_token(self, token: TokenId) -> NoReturn:
+        raise ConfigError(
+            f"token {token!r} is not in the vocabulary",
+            field="token",
+            value=token,
+            allowed=f"0..{self._n_vocab - 1}",
+        )

@@ -133,6 +133,11 @@ class FedRounds:
         self._seq_id = seq_id
         self._rounds.prepare(seq_id=seq_id, **same)
 
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """What the last call did."""
+        return self._rounds.counts
+
     def run(self) -> None:
         """Hand over, then run a round."""
         self._feeding.ready_to_draft(self._seq_id)

@@ -94,10 +94,15 @@ def call_drafter(operation: str, call: Callable[[], Result]) -> Result:
     except PowerError:
         raise
     except Exception as error:
-        raise TransactionAborted(
-            f"the drafter failed in `{operation}`: {error!r}",
-            hint="nothing of the round was kept; report it to the plugin's author, or run with `--spec off`",
-        ) from error
+        raise drafter_failed(operation, error) from error
+
+
+def drafter_failed(operation: str, error: Exception) -> TransactionAborted:
+    """Return what to raise from an error of a drafter that is no ``PowerError``."""
+    return TransactionAborted(
+        f"the drafter failed in `{operation}`: {error!r}",
+        hint="nothing of the round was kept; report it to the plugin's author, or run with `--spec off`",
+    )
 
 
 def checked_proposal(proposal: object, request: DraftRequest, n_vocab: int) -> Proposal:

@@ -6,8 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-
-import attrs
+from typing import NamedTuple
 
 from power_core.drafter import Drafter, DraftRequest, call_drafter
 from power_core.errors import Cancelled, StateError
@@ -21,8 +20,7 @@ from power_core.tokens import CommittedRows, TokenId
 from power_core.transaction import Round, VerifyTransaction
 
 
-@attrs.frozen(kw_only=True)
-class TokenPiece:
+class TokenPiece(NamedTuple):
     """An emitted token and the text that became certain with it; ``token`` is None for text released at the end.
 
     ``logprobs`` is None unless the request asked for them.
@@ -63,8 +61,12 @@ class Generation(Iterator[TokenPiece]):
     ) -> None:
         self._vocabulary = model.vocabulary
         self._parts = parts
+        self._sequence = parts.sequence
+        self._ctx_tokens = parts.sequence.context.ctx_tokens
         self._scheduler = scheduler
         self._request = request
+        self._max_tokens = request.max_tokens
+        self._stop_tokens = request.stop_tokens
         self._draft_min = draft_min
         self._draft_p_min = draft_p_min
         self._prompt = prompt
@@ -73,7 +75,7 @@ class Generation(Iterator[TokenPiece]):
         self._tokens: list[TokenId] = []
         self._finish_reason: FinishReason | None = None
         self._flushed = False
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._closed = False
         self._started_ns = 0
         self._gate = gate
@@ -89,7 +91,7 @@ class Generation(Iterator[TokenPiece]):
 
     def __next__(self) -> TokenPiece:
         gate = self._gate
-        if not gate.acquire(blocking=False):
+        if not gate.acquire(False):
             raise _busy("next")
         try:
             return self._next_piece()
@@ -103,13 +105,15 @@ class Generation(Iterator[TokenPiece]):
                 state="closed",
                 operation="next",
             )
+        sequence = self._sequence
         while self._finish_reason is None:
-            if self._has_undelivered() and len(self._tokens) < self._request.max_tokens:
-                piece = self._deliver()
-                if piece is not None:
-                    return piece
-            else:
+            handed_out = self._prompt is not None or sequence.handed_out == len(sequence.history)
+            if handed_out or len(self._tokens) >= self._max_tokens:
                 self._advance()
+                continue
+            piece = self._deliver()
+            if piece is not None:
+                return piece
         return self._flush()
 
     def result(self) -> GenerationResult:
@@ -135,8 +139,8 @@ class Generation(Iterator[TokenPiece]):
         The target's running evaluation stops; a drafter's runs to its end first.
         """
         if self._finish_reason is None and not self._closed:
-            self._cancelled.set()
-            self._parts.sequence.context.abort()
+            self._cancelled = True
+            self._sequence.context.abort()
 
     def close(self) -> None:
         """Give the session back to the next request; iterating afterwards raises ``StateError``."""
@@ -151,9 +155,9 @@ class Generation(Iterator[TokenPiece]):
         """Produce at least one undelivered token, or set the finish reason."""
         self._started_ns = self._started_ns or time.perf_counter_ns()
         try:
-            if self._cancelled.is_set():
+            if self._cancelled:
                 self._finish("cancelled")
-            elif len(self._tokens) >= self._request.max_tokens:
+            elif len(self._tokens) >= self._max_tokens:
                 self._finish("length")
             elif self._prompt is not None:
                 self._first_token(self._prompt)
@@ -177,9 +181,9 @@ class Generation(Iterator[TokenPiece]):
         self.report.timings_ns.prefill = time.perf_counter_ns() - self._started_ns
 
     def _run_round(self) -> None:
-        sequence = self._parts.sequence
-        remaining_tokens = self._request.max_tokens - len(self._tokens)
-        remaining_context = sequence.context.ctx_tokens - (sequence.committed_tokens + 1)
+        sequence = self._sequence
+        remaining_tokens = self._max_tokens - len(self._tokens)
+        remaining_context = self._ctx_tokens - len(sequence.history)
         if remaining_context < 0:
             self._finish("context_full")
             return
@@ -187,7 +191,10 @@ class Generation(Iterator[TokenPiece]):
         draft_ns, calls = report.timings_ns.draft, report.target_calls
         limit = self._draft_limit(remaining_tokens, remaining_context)
         with VerifyTransaction(self._parts, report) as transaction:
-            emitted = self._decide(transaction, limit)
+            if limit and self._whole_rounds and self._parts.runs_whole:
+                emitted = transaction.run_whole(limit)
+            else:
+                emitted = self._run_steps(transaction, limit)
         report.verified_tokens += len(emitted) - self._is_end(emitted[-1])
         if self._tells_scheduler:
             draft_ns = report.timings_ns.draft - draft_ns
@@ -203,10 +210,8 @@ class Generation(Iterator[TokenPiece]):
                 )
             )
 
-    def _decide(self, transaction: VerifyTransaction, limit: int) -> Sequence[TokenId]:
-        """Run the steps of a round: in one call where the backend does that, and no text decides where it ends."""
-        if limit and self._whole_rounds and self._parts.runs_whole:
-            return transaction.run_whole(limit)
+    def _run_steps(self, transaction: VerifyTransaction, limit: int) -> Sequence[TokenId]:
+        """Run a round step by step."""
         transaction.propose(self._draft_request(limit) if limit else None)
         preview = self._stream.preview()
         block = transaction.verify(lambda token: self._is_terminal(token, preview))
@@ -249,7 +254,7 @@ class Generation(Iterator[TokenPiece]):
         return self._is_end(token) or (preview is not None and preview.completes(token))
 
     def _is_end(self, token: TokenId) -> bool:
-        return self._vocabulary.is_end(token) or token in self._request.stop_tokens
+        return self._vocabulary.is_end(token) or token in self._stop_tokens
 
     def _observe(self, outcome: RoundOutcome) -> None:
         scheduler = self._scheduler
@@ -258,12 +263,9 @@ class Generation(Iterator[TokenPiece]):
         if isinstance(scheduler, GuardedScheduler) and scheduler.activated and not was_activated:
             self.report.add_event("rollback_guard", draft_limit=scheduler.draft_limit)
 
-    def _has_undelivered(self) -> bool:
-        return self._prompt is None and self._parts.sequence.handed_out < len(self._parts.sequence.history)
-
     def _deliver(self) -> TokenPiece | None:
         """Hand out the next token of the history; counting it is the last step, so an interruption loses nothing."""
-        sequence = self._parts.sequence
+        sequence = self._sequence
         token = sequence.history[sequence.handed_out]
         if self._is_end(token):
             self._finish("grammar_end" if self._grammar and self._vocabulary.is_end(token) else "stop_token")
@@ -277,7 +279,7 @@ class Generation(Iterator[TokenPiece]):
         text = self._stream.push(token)
         if self._stream.stopped:
             self._finish("stop_string")
-        piece = TokenPiece(token=token, text=text, logprobs=logprobs)
+        piece = TokenPiece(token, text, logprobs)
         sequence.handed_out += 1
         return piece
 

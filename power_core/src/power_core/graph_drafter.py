@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -27,6 +26,8 @@ from power_core.tokens import CommittedRows, SeqId, TokenId
 from power_core.whole_rounds import WholeRounds, offered_rounds
 
 GraphState: TypeAlias = Any
+GraphCheckpoint: TypeAlias = tuple[GraphState, int]
+"""Everything that moves in a round: the graph's state, and how many tokens are proposed and open."""
 Drafts: TypeAlias = tuple[Sequence[TokenId], NDArray[np.float32] | None]
 
 
@@ -68,14 +69,6 @@ class DraftGraph(Protocol):
         ...
 
 
-@attrs.define(eq=False)
-class GraphCheckpoint:
-    """Everything that moves in a round: a value, never changed. Not frozen, since every round makes one."""
-
-    state: GraphState
-    proposed_tokens: int
-
-
 class GraphDrafter:
     """Implements ``Drafter`` with a draft graph. Owns the graph and closes it.
 
@@ -100,6 +93,7 @@ class GraphDrafter:
     def begin(self, prompt: Sequence[TokenId], *, seq_id: SeqId = 0) -> None:
         if self._closed:
             raise _misuse("begin", "closed", "the drafter is closed", "open a new one")
+        self._proposed_tokens.pop(seq_id, None)
         self._graph.clear(seq_id)
         self._proposed_tokens[seq_id] = 0
 
@@ -142,13 +136,15 @@ class GraphDrafter:
         return offered_rounds(self._graph, target) if type(self) is GraphDrafter else None
 
     def checkpoint(self, *, seq_id: SeqId = 0) -> GraphCheckpoint:
-        self._begun("checkpoint", seq_id)
-        return GraphCheckpoint(self._graph.save(seq_id), self._proposed_tokens[seq_id])
+        if seq_id not in self._proposed_tokens:
+            self._begun("checkpoint", seq_id)
+        return self._graph.save(seq_id), self._proposed_tokens[seq_id]
 
     def restore(self, checkpoint: GraphCheckpoint, *, seq_id: SeqId = 0) -> None:
         self._begun("restore", seq_id)
-        self._graph.restore(checkpoint.state, seq_id)
-        self._proposed_tokens[seq_id] = checkpoint.proposed_tokens
+        state, proposed_tokens = checkpoint
+        self._graph.restore(state, seq_id)
+        self._proposed_tokens[seq_id] = proposed_tokens
 
     def close(self) -> None:
         self._closed = True

@@ -157,17 +157,28 @@ class Report:
         """Whether an admission manifest vouches for the draft; None without a draft file."""
         return self.draft.admitted if self.draft is not None else None
 
+    def count_calls(self, target_calls: int, draft_ns: int, verify_ns: int, sample_ns: int) -> None:
+        """Count the target's evaluations of one round in one call, and what its phases took."""
+        timings = self.timings_ns
+        self.target_calls += target_calls
+        timings.draft += draft_ns
+        timings.verify += verify_ns
+        timings.sample += sample_ns
+
     def count_block(self, drafted_tokens: int, accepted_tokens: int) -> None:
         """Count the drafts of one round."""
         self.drafted_tokens += drafted_tokens
         self.accepted_tokens += accepted_tokens
-        self.max_rejected_tokens = max(self.max_rejected_tokens, drafted_tokens - accepted_tokens)
-        _count(self.accepted_prefix_histogram, accepted_tokens)
-        _count(self.drafted_histogram, drafted_tokens)
+        if drafted_tokens - accepted_tokens > self.max_rejected_tokens:
+            self.max_rejected_tokens = drafted_tokens - accepted_tokens
+        prefixes, widths = self.accepted_prefix_histogram, self.drafted_histogram
+        prefixes[accepted_tokens] = prefixes.get(accepted_tokens, 0) + 1
+        widths[drafted_tokens] = widths.get(drafted_tokens, 0) + 1
 
     def count_limit(self, limit_tokens: int) -> None:
         """Count the width that a round was allowed."""
-        _count(self.draft_limit_histogram, limit_tokens)
+        limits = self.draft_limit_histogram
+        limits[limit_tokens] = limits.get(limit_tokens, 0) + 1
 
     def add_decision(self, decision: Decision) -> None:
         """Append a scheduler's decision with the round it belongs to; a final one is an event as well."""
@@ -216,7 +227,3 @@ class GenerationResult:
             **({} if self.logprobs is None else {"logprobs": [each.to_dict() for each in self.logprobs]}),
             "report": self.report.to_dict(),
         }
-
-
-def _count(histogram: dict[int, int], value: int) -> None:
-    histogram[value] = histogram.get(value, 0) + 1

@@ -10,20 +10,24 @@ class StopTracker:
 
     A stop string may begin and end inside tokens, across rounds, and inside a multi-byte character. At most the longest
     stop string's length less one is held back, and nothing when there are no stop strings.
+
+    Attributes:
+        stops: The stop strings.
+        hit: True once one is complete.
     """
 
     def __init__(self, stops: Sequence[str] = ()) -> None:
-        self._stops = tuple(stop.encode() for stop in stops)
+        self.stops = tuple(stop.encode() for stop in stops)
         self._held = b""
         self.hit = False
 
     def __bool__(self) -> bool:
-        return bool(self._stops)
+        return bool(self.stops)
 
     def copy(self) -> StopTracker:
         """Return an independent tracker in the same state, for a preview."""
         twin = StopTracker()
-        twin._stops, twin._held, twin.hit = self._stops, self._held, self.hit
+        twin.stops, twin._held, twin.hit = self.stops, self._held, self.hit
         return twin
 
     def push(self, piece: bytes) -> bytes:
@@ -31,10 +35,10 @@ class StopTracker:
 
         After a hit the bytes before the earliest stop string are returned and everything from it on is dropped.
         """
-        if not self._stops:
+        if not self.stops:
             return piece
         seen = self._held + piece
-        found = [at for at in (seen.find(stop) for stop in self._stops) if at >= 0]
+        found = [at for at in (seen.find(stop) for stop in self.stops) if at >= 0]
         if found:
             self.hit = True
             self._held = b""
@@ -50,7 +54,7 @@ class StopTracker:
 
     def _possible_start(self, seen: bytes) -> int:
         longest = 0
-        for stop in self._stops:
+        for stop in self.stops:
             for length in range(min(len(stop) - 1, len(seen)), longest, -1):
                 if seen.endswith(stop[:length]):
                     longest = length

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
+from codecs import utf_8_decode
 from collections.abc import Sequence
 
 from power_core.stops import StopTracker
@@ -11,18 +11,18 @@ from power_core.tokens import TokenId
 
 
 class TextStream:
-    """Turns emitted tokens into text pieces that never end inside a UTF-8 character."""
+    """Turns emitted tokens into text pieces that never end inside a UTF-8 character.
+
+    Attributes:
+        stopped: True once a stop string is complete.
+    """
 
     def __init__(self, vocabulary: Vocabulary, stops: Sequence[str]) -> None:
         self._vocabulary = vocabulary
         self._tracker = StopTracker(stops)
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._begun_character = b""
         self._pieces: list[str] = []
-
-    @property
-    def stopped(self) -> bool:
-        """True once a stop string is complete."""
-        return self._tracker.hit
+        self.stopped = False
 
     @property
     def text(self) -> str:
@@ -31,7 +31,11 @@ class TextStream:
 
     def push(self, token: TokenId) -> str:
         """Take an emitted token; return the text that became certain."""
-        return self._show(self._tracker.push(self._vocabulary.token_bytes(token)), final=self._tracker.hit)
+        data, tracker = self._vocabulary.token_bytes(token), self._tracker
+        if tracker.stops:
+            data = tracker.push(data)
+            self.stopped = tracker.hit
+        return self._show(data, final=self.stopped)
 
     def finish(self) -> str:
         """Return the rest; bytes that never became a character are shown as U+FFFD."""
@@ -42,7 +46,9 @@ class TextStream:
         return StopPreview(self._vocabulary, self._tracker.copy()) if self._tracker else None
 
     def _show(self, data: bytes, *, final: bool) -> str:
-        piece = self._decoder.decode(data, final)
+        data = self._begun_character + data
+        piece, decoded_bytes = utf_8_decode(data, "replace", final)
+        self._begun_character = data[decoded_bytes:]
         if piece:
             self._pieces.append(piece)
         return piece

@@ -20,8 +20,16 @@ from enum import Enum
 from types import TracebackType
 
 from power_core.cache_state import Checkpoint
-from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal, call_drafter, checked_proposal
-from power_core.errors import IntegrityError, StateError
+from power_core.drafter import (
+    Drafter,
+    DrafterCheckpoint,
+    DraftRequest,
+    Proposal,
+    call_drafter,
+    checked_proposal,
+    drafter_failed,
+)
+from power_core.errors import IntegrityError, PowerError, StateError
 from power_core.exactness.guarantor import Guarantor
 from power_core.exactness.margin_guard import GuardedRows
 from power_core.report import Report
@@ -29,7 +37,7 @@ from power_core.sampler import Sampler, SamplerSnapshot
 from power_core.sequence import BlockRows, TargetSequence
 from power_core.tokens import CommittedRows, Taps, TokenId
 from power_core.verify import VerifiedBlock, verify_block
-from power_core.whole_rounds import RoundSheet, WholeRounds
+from power_core.whole_rounds import WholeRounds
 
 NO_PROPOSAL = Proposal()
 
@@ -43,6 +51,9 @@ class TransactionState(Enum):
     COMMITTED = "committed"
     ROLLING_BACK = "rolling back"
     ROLLED_BACK = "rolled back"
+
+
+OPEN, PROPOSED, VERIFIED, COMMITTED, ROLLING_BACK, ROLLED_BACK = TransactionState
 
 
 class Round:
@@ -86,7 +97,7 @@ class VerifyTransaction:
     def __init__(self, parts: Round, report: Report) -> None:
         self._parts = parts
         self._report = report
-        self._state = TransactionState.OPEN
+        self._state = OPEN
         self._proposal = NO_PROPOSAL
         self._block: VerifiedBlock | None = None
         self._rows: BlockRows | None = None
@@ -104,17 +115,22 @@ class VerifyTransaction:
         return self._state
 
     def __enter__(self) -> VerifyTransaction:
-        parts = self._parts
+        parts, sequence = self._parts, self._parts.sequence
         if parts.open_transaction is not None:
             parts.open_transaction.finish_rollback()
-        parts.sequence.ensure_ready(self._report)
+        if not sequence.clean:
+            sequence.ensure_ready(self._report)
         if parts.guarantor is not None:
-            parts.guarantor.cover(parts.sequence, self._report)
+            parts.guarantor.cover(sequence, self._report)
         self.started_ns = time.perf_counter_ns()
-        self._start_length = len(parts.sequence.history)
-        drafter, seq_id = parts.drafter, parts.sequence.seq_id
-        if drafter is not None:
-            self._drafter_mark = call_drafter("checkpoint", lambda: drafter.checkpoint(seq_id=seq_id))
+        self._start_length = len(sequence.history)
+        if parts.drafter is not None:
+            try:
+                self._drafter_mark = parts.drafter.checkpoint(seq_id=sequence.seq_id)
+            except PowerError:
+                raise
+            except Exception as error:
+                raise drafter_failed("checkpoint", error) from error
             self._report.timings_ns.draft += time.perf_counter_ns() - self.started_ns
         self._sampler_mark = parts.sampler.snapshot()
         parts.open_transaction = self
@@ -123,15 +139,17 @@ class VerifyTransaction:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if self._state is COMMITTED:
+            return
         if len(self._parts.sequence.history) > self._start_length:
-            self._state = TransactionState.COMMITTED
+            self._state = COMMITTED
             self._parts.open_transaction = None
         else:
             self.rollback()
 
     def propose(self, request: DraftRequest | None) -> Proposal:
         """Step 2: ask the drafter for at most ``request.limit_tokens`` drafts; None proposes nothing."""
-        self._expect(TransactionState.OPEN, "propose")
+        self._expect(OPEN, "propose")
         drafter = self._parts.drafter
         if request is not None and drafter is not None:
             started_ns = time.perf_counter_ns()
@@ -141,12 +159,12 @@ class VerifyTransaction:
             if len(proposal.tokens) >= request.min_tokens:
                 self._proposal = proposal
             self._report.timings_ns.draft += time.perf_counter_ns() - started_ns
-        self._state = TransactionState.PROPOSED
+        self._state = PROPOSED
         return self._proposal
 
     def verify(self, is_terminal: Callable[[TokenId], bool]) -> VerifiedBlock:
         """Steps 3 and 4: evaluate anchor and drafts slice by slice, drawing rows to the first mismatch."""
-        self._expect(TransactionState.PROPOSED, "verify")
+        self._expect(PROPOSED, "verify")
         started_ns = time.perf_counter_ns()
         parts = self._parts
         tokens = [parts.sequence.history[-1], *self._proposal.tokens]
@@ -164,7 +182,7 @@ class VerifyTransaction:
             )
         self._block = verify_block(self._proposal.tokens, self._rows.sample, is_terminal)
         self._rows.add_to(self._report, time.perf_counter_ns() - started_ns)
-        self._state = TransactionState.VERIFIED
+        self._state = VERIFIED
         return self._block
 
     def commit(self) -> None:
@@ -172,7 +190,7 @@ class VerifyTransaction:
 
         A terminal token stays outside the memory as the new anchor, as it does in plain decoding.
         """
-        self._expect(TransactionState.VERIFIED, "commit")
+        self._expect(VERIFIED, "commit")
         assert self._block is not None
         assert self._rows is not None
         block, rows, drafter = self._block, self._rows, self._parts.drafter
@@ -189,31 +207,37 @@ class VerifyTransaction:
 
         Where the memory cannot drop the rejected rows exactly, step 5 follows as in any round.
         """
-        self._expect(TransactionState.OPEN, "run_whole")
-        sequence, rounds = self._parts.sequence, self._parts.rounds
+        if self._state is not OPEN:
+            self._expect(OPEN, "run_whole")
+        sequence, rounds, history = self._parts.sequence, self._parts.rounds, self._parts.sequence.history
         assert rounds is not None, "runs_whole"
-        sheet, history = rounds.sheet, sequence.history
+        sheet = rounds.sheet
         sheet.first_pos, sheet.anchor, sheet.max_tokens = len(history) - 1, history[-1], max_tokens
-        sheet.slice_rows, sheet.verified = sequence.slice_rows, 0
+        sheet.slice_rows = sequence.slice_rows
         self._written, sequence.clean = True, False
         try:
-            call_drafter("run", rounds.run)
+            rounds.run()
+        except PowerError:
+            raise
+        except Exception as error:
+            raise drafter_failed("run", error) from error
         finally:
-            if sheet.verified:
-                self._count_calls(sheet)
-        self.drafted_tokens, self.accepted_tokens = sheet.drafted, sheet.accepted
+            drafted, accepted, kept_rows, evaluated_rows, calls, verified, fed, *times_ns = rounds.counts
+            if verified:
+                self._report.count_calls(calls, *times_ns)
+        self.drafted_tokens, self.accepted_tokens = drafted, accepted
         emitted = rounds.emitted()
-        if not sheet.fed:
-            started_ns, kept = time.perf_counter_ns(), rounds.tokens()[: len(emitted)]
-            self._keep(kept, sheet.evaluated_rows, rounds.taps(len(kept)), started_ns)
+        if not fed:
+            started_ns, kept = time.perf_counter_ns(), rounds.tokens()[:kept_rows]
+            self._keep(kept, evaluated_rows, rounds.taps(kept_rows), started_ns)
         self._close(emitted)
         return emitted
 
     def rollback(self) -> None:
         """Step 7: return every state to the last committed round; safe to call again after an interruption."""
-        if self._state in (TransactionState.COMMITTED, TransactionState.ROLLED_BACK):
+        if self._state in (COMMITTED, ROLLED_BACK):
             return
-        self._state = TransactionState.ROLLING_BACK
+        self._state = ROLLING_BACK
         parts = self._parts
         try:
             if parts.drafter is not None:
@@ -227,12 +251,12 @@ class VerifyTransaction:
             raise IntegrityError(
                 f"the rollback itself failed: {error!r}", hint="close the session and open a new one"
             ) from error
-        self._state = TransactionState.ROLLED_BACK
+        self._state = ROLLED_BACK
         parts.open_transaction = None
 
     def finish_rollback(self) -> None:
         """Complete a rollback that was interrupted; refuse nesting otherwise."""
-        if self._state is not TransactionState.ROLLING_BACK:
+        if self._state is not ROLLING_BACK:
             raise StateError(
                 f"a transaction is already open on this sequence (state `{self._state.value}`)",
                 state=self._state.value,
@@ -266,17 +290,10 @@ class VerifyTransaction:
         sequence = self._parts.sequence
         sequence.history.extend(emitted)
         sequence.clean = True
-        self._state = TransactionState.COMMITTED
         self._parts.open_transaction = None
+        self._state = COMMITTED
         self._report.rounds += 1
         self._report.count_block(self.drafted_tokens, self.accepted_tokens)
-
-    def _count_calls(self, sheet: RoundSheet) -> None:
-        timings = self._report.timings_ns
-        self._report.target_calls += sheet.target_calls
-        timings.draft += sheet.draft_ns
-        timings.verify += sheet.verify_ns
-        timings.sample += sheet.choose_ns
 
     def _expect(self, state: TransactionState, operation: str) -> None:
         if self._state is not state:

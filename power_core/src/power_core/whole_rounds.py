@@ -13,6 +13,12 @@ from power_core.sampler import Sampler
 from power_core.target import TargetContext
 from power_core.tokens import SeqId, Taps, TokenId
 
+NO_COUNTS = (0,) * 10
+"""The ``WholeRounds.counts`` of a round that was not begun."""
+DRAFTED = 0
+EMITTED_COUNT = 2
+FED = 6
+
 
 class RoundSheet(Protocol):
     """A round in numbers: what is asked for, then counts and times; also after a failure, for the steps that were done.
@@ -56,6 +62,15 @@ class WholeRounds(Protocol):
     @property
     def sheet(self) -> RoundSheet:
         """Always the same object."""
+        ...
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """What the sheet says after a call, read in one go: a round's many numbers cost less together.
+
+        In order: ``drafted``, ``accepted``, ``emitted_count``, ``evaluated_rows``, ``target_calls``, ``verified``,
+        ``fed``, ``draft_ns``, ``verify_ns``, ``choose_ns``; all 0 when the call was not made.
+        """
         ...
 
     def draws_with(self, sampler: Sampler) -> bool:

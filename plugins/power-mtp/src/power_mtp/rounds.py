@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from power_core.tokens import SeqId
+from power_core.whole_rounds import EMITTED_COUNT, FED
 from power_native import NativeContext, RoundCall
 
 if TYPE_CHECKING:
@@ -47,16 +48,18 @@ class MtpRounds(RoundCall):
 
     def run(self) -> None:
         """Run a round; the state moves only when all went well."""
-        sheet, before = self.sheet, self._states[self.sheet.seq_id]
+        seq_id = self.sheet.seq_id
+        before = self._states[seq_id]
         follows = before.row == self._end and before.rows is self.features
         if not follows or self._end > len(self.features) - self._round_rows:
             self._begin_with(before.pending)
         first = self._end
-        sheet.features_row, self._end = first, first + 1
-        super().run()
-        if sheet.fed:
-            self._end = first + sheet.emitted_count
-            self._states[sheet.seq_id] = before.after(sheet.emitted_count, self.features, self._end)
+        self.sheet.features_row, self._end = first, first + 1
+        RoundCall.run(self)
+        if self.counts[FED]:
+            emitted_count = self.counts[EMITTED_COUNT]
+            self._end = first + emitted_count
+            self._states[seq_id] = before.after(emitted_count, self.features, self._end)
 
     def _begin_with(self, pending: StateRows) -> None:
         """Put a pending row behind all rows that states may hold, in new memory where there is no room."""

@@ -111,7 +111,9 @@ class Guarantor:
         The sequence is ready, and is so afterwards. After an exception it is not clean, and is rebuilt before its next
         round if need be.
         """
-        first = sequence.committed_tokens
+        first = len(sequence.history) - 1
+        if first + self._block_rows <= self._covered_tokens:
+            return
         end = min(first + self._block_rows, self._context.ctx_tokens)
         while max(first, self._covered_tokens) < end:
             depth_tokens = max(first, self._covered_tokens)

@@ -16,6 +16,8 @@ MOST_SLICE_ROWS = 65
 
 def bounded_draft_len(wanted_tokens: int, remaining_tokens: int, remaining_context: int) -> int:
     """Return how many drafts fit: one emitted token is reserved for the correction or bonus."""
+    if 0 <= wanted_tokens < remaining_tokens and wanted_tokens <= remaining_context:
+        return wanted_tokens
     return max(0, min(wanted_tokens, remaining_tokens - 1, remaining_context))
 
 
