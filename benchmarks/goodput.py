@@ -6,18 +6,21 @@ Drafters do all their work; then their drafts are replaced by right and wrong on
 workload's acceptance, so every width meets the same luck and the output is that of ``off``. Every variant keeps one
 session for the requests of a repeat, so the scheduler's learning is in the figures. Variants take turns request by
 request, in rotating order, one thread. The best fixed width is the one with the least total time, chosen afterwards
-for each workload, plain decoding (width 0) included. Ratios of rates are medians over the pairs of one request; the
-ratios of total times, in the JSON, hold the first request's learning in full.
+for each workload, plain decoding (width 0) included; a width that takes more than 1.3 times the quickest variant of a
+request is not that one, so it is stopped there and not run again. Ratios of rates are medians over the pairs of one
+request; the ratios of total times, in the JSON, hold the first request's learning in full.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import statistics
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -30,6 +33,8 @@ from numpy.typing import NDArray
 
 from power_core import Session, SessionSettings, open_session
 from power_core.bench.synthetic import AcceptanceProfile, Truth, open_synthetic_session, record_truth
+from power_core.generation import TokenPiece
+from power_core.report import GenerationResult
 from power_core.testing.real_drafts import build_real_draft
 from power_core.tokens import TokenId
 from power_core.whole_file import whole_file
@@ -39,6 +44,7 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "scheduling.md"
 DRAFT_MAX = 7
 FIXED_WIDTHS = (1, 2, 3, 5, 7)
 SEGMENT_TOKENS = 300
+HOPELESSLY_SLOW = 1.3
 LEAST_OF_BEST, LEAST_OF_OFF = 0.97, 0.98
 
 
@@ -85,6 +91,10 @@ class Case:
     draft: Path | None = None
     tokens: int
     requests: int
+
+    def for_workload(self, workload: Workload) -> Case:
+        """Return the case with requests in which the acceptance changes, where the workload's does."""
+        return attrs.evolve(self, tokens=max(self.tokens, 2 * SEGMENT_TOKENS)) if workload.later else self
 
     def settings(self, spec: str, **changes: Any) -> SessionSettings:
         draft = None if spec == "off" else self.draft
@@ -141,42 +151,63 @@ def open_variants(case: Case, workload: Workload, truth: Truth, stack: ExitStack
     return sessions
 
 
-def decode_seconds(session: Session, prompt: Sequence[TokenId], tokens: int) -> tuple[float, Any]:
-    """Return the time between the first and the last token, less what the probe measured once, and the result."""
+def decode_seconds(
+    session: Session, prompt: Sequence[TokenId], tokens: int, limit_s: float
+) -> tuple[float, GenerationResult]:
+    """Return the time between the first and the last token, less what the probe measured once, and the result.
+
+    It is cancelled, and its time above ``limit_s``, when that is exceeded.
+    """
     generation = session.generate(prompt, max_tokens=tokens)
     next(generation)
     started_ns = time.perf_counter_ns()
-    result = generation.result()
+    latest_ns = started_ns + limit_s * 1e9
+
+    def watch(piece: TokenPiece) -> None:
+        if time.perf_counter_ns() > latest_ns:
+            generation.cancel()
+
+    result = generation.run(watch)
     probe_ns = result.report.timings_ns.probe - session.plan.probe_ns
     return (time.perf_counter_ns() - started_ns - probe_ns) / 1e9, result
 
 
 def measure(case: Case, name: str, truth: Truth, repeats: int) -> dict[str, Any]:
-    """Return the seconds of every request of every variant, and what goodput decided."""
+    """Return the seconds of every request of every variant that could be the best, and what goodput decided."""
+    case = case.for_workload(WORKLOADS[name])
     seconds: dict[str, list[float]] = {}
-    limits: dict[int, int] = {}
+    limits: Counter[int] = Counter()
+    too_slow: dict[str, float] = {}
     for repeat in range(repeats):
         with ExitStack() as stack:
             sessions = open_variants(case, WORKLOADS[name], truth, stack)
-            names = list(sessions)
             for turn, prompt in enumerate(prompts_of(case)):
-                shift = (turn + repeat) % len(names)
+                names = [each for each in sessions if each not in too_slow]
+                shift, quickest = (turn + repeat) % len(names), math.inf
                 for variant in names[shift:] + names[:shift]:
-                    taken, result = decode_seconds(sessions[variant], prompt, case.tokens)
-                    if list(result.tokens) != list(truth[tuple(prompt)]):
+                    always = variant in ("0", "goodput")
+                    limit_s = math.inf if always else HOPELESSLY_SLOW * quickest
+                    taken, result = decode_seconds(sessions[variant], prompt, case.tokens, limit_s)
+                    if result.tokens != tuple(truth[tuple(prompt)][: len(result.tokens)]):
                         raise SystemExit(f"{case.target} {case.spec} {name}: the output of {variant} differs from off")
+                    if taken > limit_s:
+                        too_slow[variant] = round(taken / quickest, 3)
+                        seconds.pop(variant, None)
+                        continue
+                    quickest = min(quickest, taken)
                     seconds.setdefault(variant, []).append(round(taken, 6))
                     if variant == "goodput":
-                        for width, rounds in result.report.draft_limit_histogram.items():
-                            limits[int(width)] = limits.get(int(width), 0) + rounds
-    return (
-        {"target": case.target, "spec": case.spec, "workload": name, "tokens": case.tokens}
-        | {
-            "seconds": seconds,
-            "widths": dict(sorted(limits.items())),
-        }
-        | summary(seconds)
-    )
+                        limits.update({int(width): n for width, n in result.report.draft_limit_histogram.items()})
+    return {
+        "target": case.target,
+        "spec": case.spec,
+        "workload": name,
+        "tokens": case.tokens,
+        "seconds": seconds,
+        "too_slow": too_slow,
+        "widths": dict(sorted(limits.items())),
+        **summary(seconds),
+    }
 
 
 def summary(seconds: dict[str, list[float]]) -> dict[str, Any]:
@@ -233,8 +264,9 @@ def main() -> None:
         for case in [case for name in options.target for case in CASES[name](Path(folder))]:
             if options.spec and case.spec not in options.spec:
                 continue
-            with open_session(case.settings("off")) as session:
-                truth = record_truth(session, prompts_of(case), case.tokens)
+            longest = case.for_workload(WORKLOADS["changing"])
+            with open_session(longest.settings("off")) as session:
+                truth = record_truth(session, prompts_of(case), longest.tokens)
             for name in options.workload:
                 figures["cases"].append(measure(case, name, truth, options.repeats))
                 print(

@@ -11,15 +11,26 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from power_core.scheduling import AdaptiveScheduler, DraftScheduler, FixedScheduler, GoodputScheduler, SpeculationLedger
-from power_core.testing.simulated_rounds import Acceptance, Machine, SimulatedRun, simulate
+from power_core.scheduling import SchedulerSource
+from power_core.testing.simulated_rounds import Acceptance, Machine, simulate
 
 DRAFT_MAX = 7
 SEEDS = (0, 1, 2)
+ZOO_TARGET: dict[str, Any] = {
+    "verify_ms": {1: 0.134, 2: 0.205, 3: 0.262, 4: 0.303, 6: 0.402, 8: 0.518},
+    "start_ms": (0.34, 0.1, 0.06, 0.05, 0.02, 0.015, 0.01),
+    "change_ms": (0.13, 0.03, 0.01),
+    "noise": 0.03,
+}
+GEMMA_TARGET: dict[str, Any] = {
+    "verify_ms": {1: 12.5, 2: 18.0, 3: 19.0, 4: 20.5, 6: 23.4, 8: 27.5},
+    "start_ms": (8.0, 7.0, 4.0, 1.0),
+    "change_ms": (1.0, 0.3),
+    "noise": 0.03,
+}
 MACHINES = {
     "Q4_K_M, block drafter": Machine(
         verify_ms={1: 11.5, 2: 24.8, 3: 27.1, 4: 29.2, 5: 45.8, 8: 47.0}, draft_ms=(2.0, 0.0), noise=0.03
@@ -36,6 +47,10 @@ MACHINES = {
         feed_ms=0.08,
         noise=0.03,
     ),
+    "zoo, mtp": Machine(draft_ms=(0.08, 0.04), feed_ms=0.004, owed_ms=0.016, first_draft_ms=4.0, **ZOO_TARGET),
+    "zoo, dspark": Machine(draft_ms=(0.13, 0.06), feed_ms=0.004, owed_ms=0.016, **ZOO_TARGET),
+    "Gemma, n-grams": Machine(draft_ms=(0.04, 0.0), feed_ms=0.025, **GEMMA_TARGET),
+    "Gemma, dflash": Machine(draft_ms=(12.7, 0.8), owed_ms=0.1, **GEMMA_TARGET),
     "nearly free rows": Machine(verify_ms={1: 10.0, 8: 11.0}, draft_ms=(0.5, 0.3), noise=0.03),
     "equally dear rows": Machine(verify_ms={1: 10.0, 8: 80.0}, draft_ms=(0.5, 0.0), noise=0.03),
 }
@@ -50,23 +65,18 @@ PATTERNS: dict[str, Acceptance] = {
 }
 
 
-def schedulers() -> dict[str, Callable[[], DraftScheduler]]:
-    """Return what opens each scheduler for a new session."""
-    ledger = SpeculationLedger(DRAFT_MAX)
-    return {
-        "adaptive": lambda: AdaptiveScheduler(draft_max=DRAFT_MAX, draft_min=0, rollback_tokens=DRAFT_MAX),
-        "goodput": lambda: GoodputScheduler(ledger),
-    }
-
-
 def measure(machine: Machine, pattern: Acceptance, seed: int, requests: int, tokens: int) -> dict[str, Any]:
     """Return the rates of one row and one seed relative to ``off``."""
 
-    def run(opener: Callable[[], DraftScheduler]) -> SimulatedRun:
-        return simulate(opener, machine, pattern, requests=requests, tokens_per_request=tokens, seed=seed)
+    def rate(name: str, draft_max: int = DRAFT_MAX) -> float:
+        source = SchedulerSource(name, draft_max=draft_max, rollback_tokens=draft_max)
+        runs_on = machine if draft_max else machine.without_drafter()
+        return simulate(
+            source, runs_on, pattern, requests=requests, tokens_per_request=tokens, seed=seed
+        ).tokens_per_second
 
-    fixed = [run(lambda width=width: FixedScheduler(width)).tokens_per_second for width in range(DRAFT_MAX + 1)]  # type: ignore[misc]
-    rates = {name: run(opener).tokens_per_second / fixed[0] for name, opener in schedulers().items()}
+    fixed = [rate("fixed", width) for width in range(DRAFT_MAX + 1)]
+    rates = {name: rate(name) / fixed[0] for name in ("adaptive", "goodput")}
     best = max(range(len(fixed)), key=fixed.__getitem__)
     return {"seed": seed, "best_width": best, "best": fixed[best] / fixed[0], "K": fixed[-1] / fixed[0], **rates}
 

@@ -7,6 +7,7 @@ from power_core.scheduling.base import (
     OnDecision,
     RoundOutcome,
     bounded_draft_len,
+    ignore_decision,
     minimum_batch_rows,
 )
 from power_core.scheduling.fixed import FixedScheduler
@@ -26,5 +27,6 @@ __all__ = [
     "SchedulerSource",
     "SpeculationLedger",
     "bounded_draft_len",
+    "ignore_decision",
     "minimum_batch_rows",
 ]

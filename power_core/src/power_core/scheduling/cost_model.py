@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from power_core.scheduling.base import RoundOutcome
 
 SURE_SAMPLES = 3
-"""Samples from which the mean counts; before, the smallest one does, for noise only ever adds."""
+"""Samples from which a mean counts as known."""
+SETTLED = 0.05
+"""Share below the mean from which a sample is counted as the first: caches still filled, graphs were still built, and
+what came before says little."""
 STALL = 5.0
 """Times what was expected from which a round with too few samples is a stall (weights that are paged in, say)."""
 MOST_SURPRISE_ROUNDS = 4.0
@@ -37,8 +40,10 @@ MOST_DEVIATION = 0.25
 """Most that one sample deviates from its mean, relative to it, so that outliers hardly move it."""
 FIRST_SLOPE = 0.1
 """Growth per size that is assumed while one size is known, relative to its cost."""
-CAUTION = 0.5
+CAUTION = 0.9
 """Where between the next smaller known cost (0) and the straight line (1) an unknown size is assumed to lie."""
+CURIOUS_CAUTION = 0.5
+"""The same once gains pay for finding out: costs may rise in steps, and a width just below one looks too dear."""
 
 
 class CostCurve:
@@ -46,6 +51,9 @@ class CostCurve:
 
     A size not seen yet lies between its known neighbours, nearer to the smaller one than the straight line would have
     it: a hopeful guess is tried and corrected by its first samples, a fearful one would never be.
+
+    Attributes:
+        caution: How near the straight line.
     """
 
     def __init__(self) -> None:
@@ -53,16 +61,21 @@ class CostCurve:
         self._trust: dict[int, int] = {}
         self._seen_at: dict[int, int] = {}
         self._now = 0
+        self.caution = CAUTION
 
     def add(self, size: int, cost: float) -> None:
         """Take in one sample; one of a size that was not measured lately replaces what was known of it."""
         trust = self._trust_for_new(size)
+        if trust < SURE_SAMPLES and cost < self.estimate(size) * (1.0 - SETTLED):
+            trust, self._trust[size] = 0, 1
         if trust == 0:
             self._means[size] = cost
-        elif trust + 1 < SURE_SAMPLES or (trust < SURE_SAMPLES and cost < self._means[size] * (1.0 - MOST_DEVIATION)):
-            self._means[size] = min(cost, self._means[size])
         else:
             self._means[size] += clipped(cost, self._means[size]) / (trust + 1)
+
+    def skip_round(self) -> None:
+        """Take in that a round had no sample: what is known grows older."""
+        self._now += 1
 
     def shift(self, size: int, deviation: float) -> None:
         """Take in that a round with this size deviated from what was expected, relative to it."""
@@ -127,7 +140,7 @@ class CostCurve:
             return low_cost * (1.0 + FIRST_SLOPE * (size - low))
         other = known[at] if at < len(known) else known[at - 2]
         slope = max(0.0, (self._means[other] - low_cost) / (other - low))
-        return low_cost + CAUTION * slope * (size - low)
+        return low_cost + self.caution * slope * (size - low)
 
 
 def clipped(sample: float, mean: float) -> float:
@@ -159,16 +172,17 @@ class RoundCosts:
     @property
     def baseline_known(self) -> bool:
         """Whether a round without drafts has been measured, lately and often enough."""
-        return self._verify.is_fresh(1) and self._draft.is_fresh(0)
+        return self._verify.is_fresh(1)
 
     @property
     def baseline(self) -> float:
-        """Cost of a round without drafts: one row, and feeding the drafter; 0 while unknown."""
-        return self._verify.estimate(1) + self._draft.estimate(0)
+        """Cost of a round without drafter: one row; 0 while unknown."""
+        return self._verify.estimate(1)
 
     def learn(self, outcome: RoundOutcome) -> float:
         """Take in a round: the drafter's time by drafts asked for, the target's by rows of its slices.
 
+        What a drafter that was not asked takes for its rows is no cost of a width: ``feeding_rounds`` tells it.
         Returns what the round counts for: its cost, outliers cut. A stall teaches nothing, once per number of drafts: a
         fearful first sample would never be corrected, for the width would not be tried again. Nor does a round without
         drafts after one with some: the library builds its graph anew then, which plain decoding never does.
@@ -178,21 +192,25 @@ class RoundCosts:
         calls = max(1, min(outcome.target_calls, full + (rest > 0)))
         full_calls, rest = min(calls, full), rest if calls > full else 0
         full_cost = full_calls * self._verify.guess(self._slice_rows) if full_calls else 0.0
-        expected = self._draft.guess(outcome.asked_tokens) + full_cost
+        asked_tokens, draft_ns = outcome.asked_tokens, outcome.draft_ns if outcome.asked_tokens else 0
+        expected = full_cost + (self._draft.guess(asked_tokens) if asked_tokens else 0.0)
         if rest:
             expected += self._verify.guess(rest)
-        measured = (outcome.draft_ns + outcome.verify_ns) / self.pace
+        measured = (draft_ns + outcome.verify_ns) / self.pace
         new_shape = self._drafted_tokens > 0 and outcome.drafted_tokens == 0
         self._drafted_tokens = outcome.drafted_tokens
-        self._doubt_plain_rounds(drafted=outcome.asked_tokens > 0)
+        self._doubt_plain_rounds(drafted=asked_tokens > 0)
+        if not asked_tokens:
+            self._draft.skip_round()
         if new_shape:
             return expected + clipped(measured, expected)
-        if expected and self._is_sure(outcome.asked_tokens, full_calls, rest):
-            return expected + self._follow(outcome.asked_tokens, full_calls, rest, measured, expected)
-        if expected and measured > STALL * expected and outcome.asked_tokens not in self._stalled:
-            self._stalled.add(outcome.asked_tokens)
+        if expected and self._is_sure(asked_tokens, full_calls, rest):
+            return expected + self._follow(asked_tokens, full_calls, rest, measured, expected)
+        if expected and measured > STALL * expected and asked_tokens not in self._stalled:
+            self._stalled.add(asked_tokens)
             return min(STALL * expected, self._most_surprise())
-        self._draft.add(outcome.asked_tokens, outcome.draft_ns / self.pace)
+        if asked_tokens:
+            self._draft.add(asked_tokens, draft_ns / self.pace)
         if rest:
             self._verify.add(rest, max(0.0, outcome.verify_ns / self.pace - full_cost))
         else:
@@ -207,7 +225,8 @@ class RoundCosts:
         deviation = clipped(measured, expected)
         share = deviation / expected
         self.pace *= 1.0 + PACE_WEIGHT * share
-        self._draft.shift(asked_tokens, share)
+        if asked_tokens:
+            self._draft.shift(asked_tokens, share)
         if full_calls:
             self._verify.shift(self._slice_rows, share)
         if rest_rows:
@@ -223,16 +242,14 @@ class RoundCosts:
         if self._rounds_since_plain >= LEAST_APART_ROUNDS and change >= MOST_PACE_CHANGE:
             self._rounds_since_plain = 0
             self._verify.doubt(1)
-            self._draft.doubt(0)
 
     def feeding_rounds(self, outcome: RoundOutcome) -> float:
-        """Return what the drafter took of a round without drafts beyond its usual share, in plain rounds.
+        """Return what the drafter took of a round without drafts, in plain rounds; 0 while those are unknown."""
+        return outcome.draft_ns / self.pace / self.baseline if self.baseline_known and self.baseline else 0.0
 
-        A drafter that rests gets its rows together, once in many rounds, so the usual share does not hold them.
-        """
-        if not (self.baseline_known and self.baseline):
-            return 0.0
-        return max(0.0, outcome.draft_ns / self.pace - self._draft.estimate(0)) / self.baseline
+    def be_curious(self, curious: bool) -> None:
+        """Guess unknown widths hopefully or with caution."""
+        self._draft.caution = self._verify.caution = CURIOUS_CAUTION if curious else CAUTION
 
     def _most_surprise(self) -> float:
         return MOST_SURPRISE_ROUNDS * self.baseline
@@ -240,14 +257,14 @@ class RoundCosts:
     def _is_sure(self, asked_tokens: int, full_calls: int, rest_rows: int) -> bool:
         """Tell whether every part of such a round was measured lately and often enough to judge the pace by it."""
         return (
-            self._draft.is_fresh(asked_tokens)
+            (not asked_tokens or self._draft.is_fresh(asked_tokens))
             and (not full_calls or self._verify.is_fresh(self._slice_rows))
             and (not rest_rows or self._verify.is_fresh(rest_rows))
         )
 
     def draft_table(self) -> list[float]:
-        """Return the drafter's cost by drafts asked for, 0 to K."""
-        return self._draft.table(0, self._draft_max)
+        """Return the drafter's cost by drafts asked for, 0 to K; none for 0, for a drafter may be left out."""
+        return [0.0, *self._draft.table(1, self._draft_max)]
 
     def verify_table(self, reach: Sequence[float]) -> list[float]:
         """Return the target's expected cost by drafts put up for verification, 0 to K.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-START_ROUNDS = 8.0
+START_ROUNDS = 10.0
 """Rounds of plain decoding that a session may lose before it has gained anything."""
-MOST_ROUNDS = 24.0
+MOST_ROUNDS = 48.0
 """Most that is remembered of gains; older gains pay for nothing."""
 ALLOWANCE = 0.005
 """Share of plain decoding's time that may be lost in the long run."""

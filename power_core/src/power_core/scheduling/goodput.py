@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from power_core.scheduling.acceptance_model import AcceptanceModel
 from power_core.scheduling.base import Decision, OnDecision, RoundOutcome, bounded_draft_len, ignore_decision
 from power_core.scheduling.cost_model import RoundCosts
-from power_core.scheduling.credit import ALLOWANCE, Credit
+from power_core.scheduling.credit import Credit
 
 HOLD_ROUNDS = 4
 """Rounds between two decisions after a width was chosen."""
@@ -22,16 +22,18 @@ TRIAL_ROUNDS = 4
 """Rounds after drafting began, or began again, in which every round is followed by a decision."""
 MARGIN = 0.02
 """How much faster another width must promise to be."""
-PRICE_ROUNDS = 2
+PRICE_ROUNDS = 1
 """Fruitless rounds that the credit must cover before drafting begins."""
 FIRST_WAIT = 16
 """Target-only rounds before drafting is tried again."""
 LONGEST_WAIT = 512
-"""Most that the wait grows to; it doubles whenever drafting ended within its trial."""
-FEEDING_ROUNDS = 8.0
-"""Plain rounds that feeding a drafter which rests may cost before it is left out; every round earns ``ALLOWANCE``."""
-MOST_FEEDING_ROUNDS = 5.0
-"""Most that one round counts for: one that was interrupted while it fed does not leave the drafter out."""
+"""Most that the wait grows to; it doubles whenever drafting ended with less credit than it began with."""
+MOST_DEBT = 2.0
+"""Plain rounds below zero that feeding a drafter which rests may cost before it is left out."""
+MOST_FEEDING_ROUNDS = 16.0
+"""Most that feeding counts for in one round: one that was interrupted then does not leave the drafter out."""
+CURIOUS_ROUNDS = 24.0
+"""Balance from which widths that were never measured are guessed hopefully."""
 HOPELESS_DECISIONS = 5
 """Decisions in a row at which even nearly full acceptance could not pay, after which the drafter is left out."""
 HOPELESS_REQUESTS = 16
@@ -84,8 +86,8 @@ class GoodputScheduler:
         self._held = 0
         self._hold = 0
         self._trial_left = 0
+        self._phase_credit = ledger.credit.rounds
         self._drafting_rounds = 0
-        self._feeding_left = FEEDING_ROUNDS
         self._over = False
         self._rested = self._wait = FIRST_WAIT
         self._decide()
@@ -101,8 +103,7 @@ class GoodputScheduler:
             return
         spent = ledger.costs.learn(outcome)
         if outcome.asked_tokens == 0:
-            ledger.credit.settle(1, 1.0)
-            self._feeding_left += ALLOWANCE - min(MOST_FEEDING_ROUNDS, ledger.costs.feeding_rounds(outcome))
+            ledger.credit.settle(1, 1.0 + min(MOST_FEEDING_ROUNDS, ledger.costs.feeding_rounds(outcome)))
         else:
             self._drafting_rounds += 1
             self._acceptance.learn(outcome)
@@ -118,7 +119,7 @@ class GoodputScheduler:
             return
         if self._width > 0:
             self._go_on()
-        elif self._feeding_left < 0.0:
+        elif self._ledger.credit.rounds < min(0.0, self._phase_credit) - MOST_DEBT:
             self._give_up("feeding")
         else:
             self._begin()
@@ -134,11 +135,9 @@ class GoodputScheduler:
         elif rates[0] > rates[best] * (1.0 + MARGIN):
             self._rest("target-only", rates[0])
         else:
-            if self._trial_left <= 0:
-                self._wait, self._feeding_left = FIRST_WAIT, FEEDING_ROUNDS
             if rates[self._width] * (1.0 + MARGIN) >= rates[best]:
                 best = self._width
-            self._choose(best, "goodput", rates[best], 1 if self._trial_left > 0 else self._next_hold(best))
+            self._choose(best, "goodput", rates[best], self._next_hold(best))
 
     def _begin(self) -> None:
         """While not drafting: begin when costs say so, or try again after the wait; never beyond the credit."""
@@ -149,8 +148,8 @@ class GoodputScheduler:
         best = self._best(rates, self._affordable())
         if best and rates[best] > rates[0] * (1.0 + MARGIN):
             self._acceptance, self._rested = acceptance, 0
-            self._trial_left = TRIAL_ROUNDS
-            self._choose(best, "probe" if waited else "goodput", rates[best], 1)
+            self._trial_left, self._phase_credit = TRIAL_ROUNDS, self._ledger.credit.rounds
+            self._choose(best, "probe" if waited else "goodput", rates[best], self._next_hold(best))
         else:
             self._choose(0, "target-only", rates[0], RESTING_HOLD)
             if waited:
@@ -173,12 +172,14 @@ class GoodputScheduler:
 
     def _next_hold(self, width: int) -> int:
         """Return how long a width of ongoing drafting holds."""
+        if self._trial_left > 0:
+            return 1
         return LONGEST_HOLD if width == self._width and self._hold >= HOLD_ROUNDS else HOLD_ROUNDS
 
     def _rest(self, reason: str, rate: float) -> None:
-        if self._trial_left > 0:
-            self._wait = min(LONGEST_WAIT, 2 * self._wait)
-        self._rested = 0
+        credit = self._ledger.credit.rounds
+        self._wait = FIRST_WAIT if credit >= self._phase_credit else min(LONGEST_WAIT, 2 * self._wait)
+        self._phase_credit, self._rested = credit, 0
         self._choose(0, reason, rate, RESTING_HOLD)
 
     def _choose(self, width: int, reason: str, rate: float | None, hold: int) -> None:
@@ -201,6 +202,7 @@ class GoodputScheduler:
     def _rates(self, acceptance: AcceptanceModel) -> list[float]:
         """Return the expected committed tokens per second of each width, 0 to K."""
         reach, proposed = acceptance.reach(), acceptance.proposed()
+        self._ledger.costs.be_curious(self._ledger.credit.rounds >= CURIOUS_ROUNDS)
         draft, verify = self._ledger.costs.draft_table(), self._ledger.costs.verify_table(reach)
         per_second = 1e9 / self._ledger.costs.pace
         rates, tokens, short = [], 0.0, 0.0
