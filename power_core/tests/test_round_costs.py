@@ -7,11 +7,17 @@ import random
 import pytest
 
 from power_core.scheduling import RoundOutcome
-from power_core.scheduling.acceptance_model import PRIOR_ACCEPTANCE, AcceptanceModel
+from power_core.scheduling.acceptance_model import (
+    INHERITED_TRIALS,
+    PRIOR_ACCEPTANCE,
+    TRIAL_DECAY,
+    AcceptanceModel,
+)
 from power_core.scheduling.cost_model import (
     CAUTION,
     DOUBT_ROUNDS,
     MOST_SURPRISE_ROUNDS,
+    SETTLED,
     SURE_SAMPLES,
     CostCurve,
     RoundCosts,
@@ -29,13 +35,16 @@ def test_an_empty_curve_knows_nothing():
     assert not curve.is_sure(1)
 
 
-def test_the_first_samples_count_as_their_smallest():
+def test_a_sample_well_below_the_mean_is_counted_as_the_first():
     curve = CostCurve()
-    curve.add(1, 50.0)
-    curve.add(1, 10.0)
-    assert curve.estimate(1) == 10.0
-    assert not curve.is_sure(1)
-    curve.add(1, 10.0)
+    for cost in (50.0, 40.0, 10.0):
+        curve.add(1, cost)
+        assert curve.estimate(1) == cost
+    for _ in range(SURE_SAMPLES - 1):
+        assert not curve.is_sure(1)
+        curve.add(1, 10.0 * (1.0 - SETTLED / 2))
+    assert curve.is_sure(1)
+    curve.add(1, 10.0 * (1.0 - 2 * SETTLED))
     assert curve.is_sure(1)
 
 
@@ -51,7 +60,8 @@ def test_a_size_between_lies_nearer_to_the_smaller_one_than_the_line():
     for _ in range(SURE_SAMPLES):
         curve.add(1, 10.0)
         curve.add(5, 30.0)
-    assert curve.table(1, 7) == pytest.approx([10 + CAUTION * 5 * step for step in (0, 1, 2, 3)] + [30.0, 32.5, 35.0])
+    below, beyond = ([start + CAUTION * 5.0 * step for step in range(4)] for start in (10.0, 30.0))
+    assert curve.table(1, 7) == pytest.approx([*below, *beyond[:3]])
 
 
 def test_a_size_not_seen_lately_is_not_fresh():
@@ -141,9 +151,9 @@ def test_acceptance_is_conditional_on_being_reached():
     model = AcceptanceModel(3)
     for index in range(400):
         model.learn(outcome(3, 3, 1 + 2 * (index % 2)))
-    reach = model.reach()
+    reach, trials = model.reach(), 1.0 / (1.0 - TRIAL_DECAY)
     assert reach[1] == pytest.approx(1.0, abs=0.02)
-    assert reach[2] == pytest.approx(0.5, abs=0.13)
+    assert reach[2] == pytest.approx((0.5 * trials + INHERITED_TRIALS) / (trials + INHERITED_TRIALS), abs=0.04)
     assert reach[3] / reach[2] == pytest.approx(1.0, abs=0.12)
 
 
