@@ -10,7 +10,7 @@ PRIOR_ACCEPTANCE = 0.9
 """Assumed acceptance of the first draft before anything was seen: hopeful, so that it is tried where it could pay."""
 PRIOR_TRIALS = 3.0
 """Trials that this is worth: little, so that a drafter which is never right is found out at once."""
-INHERITED_TRIALS = 8.0
+INHERITED_TRIALS = 6.0
 """Trials that the estimate of the position before is worth: much, for deep positions are seldom reached."""
 TRIAL_DECAY = 0.95
 """Weight that older trials of a position keep at each new one."""

@@ -44,6 +44,9 @@ CAUTION = 0.9
 """Where between the next smaller known cost (0) and the straight line (1) an unknown size is assumed to lie."""
 CURIOUS_CAUTION = 0.5
 """The same once gains pay for finding out: costs may rise in steps, and a width just below one looks too dear."""
+CURIOUS_DOUBT_ROUNDS = 16
+CURIOUS_DEAR = 1.1
+"""``DOUBT_ROUNDS`` and ``DEAR`` then: the first round of a new width is often a slow one."""
 
 
 class CostCurve:
@@ -53,7 +56,7 @@ class CostCurve:
     it: a hopeful guess is tried and corrected by its first samples, a fearful one would never be.
 
     Attributes:
-        caution: How near the straight line.
+        curious: Whether unknown sizes are guessed hopefully, and doubtful ones soon again.
     """
 
     def __init__(self) -> None:
@@ -61,7 +64,7 @@ class CostCurve:
         self._trust: dict[int, int] = {}
         self._seen_at: dict[int, int] = {}
         self._now = 0
-        self.caution = CAUTION
+        self.curious = False
 
     def add(self, size: int, cost: float) -> None:
         """Take in one sample; one of a size that was not measured lately replaces what was known of it."""
@@ -121,8 +124,9 @@ class CostCurve:
 
     def _is_doubtful(self, size: int, sure: Sequence[int]) -> bool:
         """Tell whether a size with too few samples looks dear, and its last sample is long ago."""
-        rested = self._now - self._seen_at[size] >= DOUBT_ROUNDS
-        return rested and bool(sure) and self._means[size] > DEAR * self._between(size, sure)
+        least, dear = (CURIOUS_DOUBT_ROUNDS, CURIOUS_DEAR) if self.curious else (DOUBT_ROUNDS, DEAR)
+        rested = self._now - self._seen_at[size] >= least
+        return rested and bool(sure) and self._means[size] > dear * self._between(size, sure)
 
     def guess(self, size: int) -> float:
         """Return the estimate of any size, 0 while nothing is known."""
@@ -140,7 +144,7 @@ class CostCurve:
             return low_cost * (1.0 + FIRST_SLOPE * (size - low))
         other = known[at] if at < len(known) else known[at - 2]
         slope = max(0.0, (self._means[other] - low_cost) / (other - low))
-        return low_cost + self.caution * slope * (size - low)
+        return low_cost + (CURIOUS_CAUTION if self.curious else CAUTION) * slope * (size - low)
 
 
 def clipped(sample: float, mean: float) -> float:
@@ -249,7 +253,7 @@ class RoundCosts:
 
     def be_curious(self, curious: bool) -> None:
         """Guess unknown widths hopefully or with caution."""
-        self._draft.caution = self._verify.caution = CURIOUS_CAUTION if curious else CAUTION
+        self._draft.curious = self._verify.curious = curious
 
     def _most_surprise(self) -> float:
         return MOST_SURPRISE_ROUNDS * self.baseline
