@@ -162,13 +162,16 @@ def test_a_session_begins_with_plain_rounds_and_the_next_request_does_not():
     assert GoodputScheduler(ledger).next_limit(100, 100) > 0
 
 
-def test_acceptance_is_not_carried_from_one_request_to_the_next():
+def test_a_request_begins_where_the_last_one_ended_and_is_soon_convinced_otherwise():
     ledger = SpeculationLedger(K)
     play(GoodputScheduler(ledger), 40, costly, always)
-    _, _, asked = play(GoodputScheduler(ledger), 10, costly, never)
+    _, _, asked = play(GoodputScheduler(ledger), 30, costly, never)
     assert asked[0] > 0
     assert asked[-1] == 0
-    assert GoodputScheduler(ledger).next_limit(100, 100) > 0
+    _, _, asked = play(GoodputScheduler(ledger), 60, costly, always)
+    assert asked[0] == 0
+    assert any(asked[: FIRST_WAIT + RESTING_HOLD + 1])
+    assert asked[-1] > 0
 
 
 def test_it_stops_when_drafting_does_not_pay_and_waits_longer_after_every_vain_try():

@@ -40,12 +40,15 @@ HOPELESS_REQUESTS = 16
 """Further requests without it, when the request drafted hardly ever: elsewhere drafting may pay in short contexts."""
 FEW_ROUNDS = 32
 """Drafting rounds below which it hardly ever did."""
+ROUNDS_BETWEEN_REQUESTS = 30
+"""Rounds by which what is known of the acceptance ages from one request to the next."""
 
 
 class SpeculationLedger:
     """What a session knows across its requests: costs of this machine and model, and what may still be lost.
 
     Attributes:
+        acceptance: What the latest request found, None before the first.
         hopeless_decisions: Decisions in a row at which nothing could pay.
         requests_left_out: Further requests that run without the drafter.
     """
@@ -54,6 +57,7 @@ class SpeculationLedger:
         self.draft_max = draft_max
         self.costs = RoundCosts(draft_max)
         self.credit = Credit()
+        self.acceptance: AcceptanceModel | None = None
         self.hopeless_decisions = 0
         self.requests_left_out = 0
 
@@ -81,7 +85,6 @@ class GoodputScheduler:
         self._ledger = ledger
         self._narrowest = max(1, draft_min)
         self._on_decision = on_decision
-        self._acceptance = AcceptanceModel(ledger.draft_max)
         self._width = -1
         self._held = 0
         self._hold = 0
@@ -89,7 +92,9 @@ class GoodputScheduler:
         self._phase_credit = ledger.credit.rounds
         self._drafting_rounds = 0
         self._over = False
-        self._rested = self._wait = FIRST_WAIT
+        self._wait = FIRST_WAIT
+        self._rested = 0
+        self._recall()
         self._decide()
 
     def next_limit(self, remaining_tokens: int, remaining_context: int) -> int:
@@ -112,6 +117,19 @@ class GoodputScheduler:
         self._held += 1
         if self._held >= self._hold or (self._width > 0 and ledger.credit.rounds <= 0.0):
             self._decide()
+
+    def _recall(self) -> None:
+        """Begin with what the last request found, or hopefully without one."""
+        known = self._ledger.acceptance
+        if known is None:
+            self._rested = FIRST_WAIT
+            self._expect(AcceptanceModel(self._ledger.draft_max))
+        else:
+            known.fade(ROUNDS_BETWEEN_REQUESTS)
+            self._expect(known)
+
+    def _expect(self, acceptance: AcceptanceModel) -> None:
+        self._acceptance = self._ledger.acceptance = acceptance
 
     def _decide(self) -> None:
         if not self._ledger.costs.baseline_known:
@@ -147,7 +165,8 @@ class GoodputScheduler:
         rates = self._rates(acceptance)
         best = self._best(rates, self._affordable())
         if best and rates[best] > rates[0] * (1.0 + MARGIN):
-            self._acceptance, self._rested = acceptance, 0
+            self._expect(acceptance)
+            self._rested = 0
             self._trial_left, self._phase_credit = TRIAL_ROUNDS, self._ledger.credit.rounds
             self._choose(best, "probe" if waited else "goodput", rates[best], self._next_hold(best))
         else:
