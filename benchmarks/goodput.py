@@ -246,6 +246,23 @@ def docs_table(figures: dict[str, Any]) -> str:
     return table(header, rows)
 
 
+def missed(figures: dict[str, Any]) -> list[str]:
+    """Return the names of the cases in which goodput is below a bound."""
+    return [
+        f"{case['target']} {case['spec']} {case['workload']}"
+        for case in figures["cases"]
+        if case["goodput_of_best"] < LEAST_OF_BEST or case["goodput_of_off"] < LEAST_OF_OFF
+    ]
+
+
+def docs_text(figures: dict[str, Any]) -> str:
+    """Return the section of the page: the table, and where it falls short."""
+    below, cases = missed(figures), len(figures["cases"])
+    bounds = f"at least {LEAST_OF_BEST} of the best fixed width and {LEAST_OF_OFF} of `off`"
+    verdict = f"{cases - len(below)} of {cases} cases reach {bounds}"
+    return f"{docs_table(figures)}\n\n{verdict}{'; below: ' + ', '.join(below) if below else ''}."
+
+
 def main() -> None:
     """Measure, print, keep; the status is 1 when a ratio is below its bound."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -257,7 +274,7 @@ def main() -> None:
     parser.add_argument("--write-docs", action="store_true", help="write the table of the result; measures nothing")
     options = parser.parse_args()
     if options.write_docs:
-        write_section(PAGE, "goodput", docs_table(json.loads(options.json.read_text(encoding="utf-8"))))
+        write_section(PAGE, "goodput", docs_text(json.loads(options.json.read_text(encoding="utf-8"))))
         return
     figures: dict[str, Any] = {"repeats": options.repeats, "load_before": os.getloadavg()[0], "cases": []}
     with tempfile.TemporaryDirectory() as folder:
@@ -276,12 +293,7 @@ def main() -> None:
                 )
     with whole_file(options.json) as partial:
         partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    below = [
-        case
-        for case in figures["cases"]
-        if case["goodput_of_best"] < LEAST_OF_BEST or case["goodput_of_off"] < LEAST_OF_OFF
-    ]
-    raise SystemExit(bool(below))
+    raise SystemExit(bool(missed(figures)))
 
 
 if __name__ == "__main__":
