@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 from cli_fakes import ClosedPipe, FakeGeneration, FakeSession, run_power
@@ -16,6 +16,14 @@ from cli_inputs import Run
 
 from power_core.errors import Cancelled
 from power_core.settings import SessionSettings
+
+
+@pytest.fixture(autouse=True)
+def listening() -> Iterator[None]:
+    """Hear Ctrl-C: a shell starts its background jobs deaf to it."""
+    inherited = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, inherited)
 
 
 def interrupt_at(index: int) -> Callable[[FakeGeneration, int], None]:
