@@ -21,39 +21,19 @@ FED = 6
 
 
 class RoundSheet(Protocol):
-    """A round in numbers: what is asked for, then counts and times; also after a failure, for the steps that were done.
+    """What is asked of a round.
 
     Attributes:
         first_pos: Position of the anchor; both memories hold as many committed tokens.
         anchor: Emitted by the target, not evaluated yet.
         max_tokens: Most drafts, at least 1.
         slice_rows: Most rows of one evaluation of the target.
-        drafted: Drafts that were put up for verification.
-        accepted: Length of the accepted prefix.
-        emitted_count: Emitted tokens; as many rows stay: the anchor's and those of all emitted tokens but the last.
-        evaluated_rows: Rows of the target that were written.
-        target_calls: Evaluations of the target.
-        verified: 1 once every row that was needed is chosen.
-        fed: 1 once the rejected rows are dropped and the drafter has the rows that stay.
-        draft_ns: Drafting and feeding.
-        verify_ns: Evaluating the target's rows, reading their hidden rows, dropping rows.
-        choose_ns: Choosing or drawing.
     """
 
     first_pos: int
     anchor: TokenId
     max_tokens: int
     slice_rows: int
-    drafted: int
-    accepted: int
-    emitted_count: int
-    evaluated_rows: int
-    target_calls: int
-    verified: int
-    fed: int
-    draft_ns: int
-    verify_ns: int
-    choose_ns: int
 
 
 class WholeRounds(Protocol):
@@ -66,10 +46,21 @@ class WholeRounds(Protocol):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """What the sheet says after a call, read in one go: a round's many numbers cost less together.
+        """What the last call did, also after a failure, for the steps that were done; all 0 when it was not made.
 
-        In order: ``drafted``, ``accepted``, ``emitted_count``, ``evaluated_rows``, ``target_calls``, ``verified``,
-        ``fed``, ``draft_ns``, ``verify_ns``, ``choose_ns``; all 0 when the call was not made.
+        One tuple, since a round's many numbers cost less read together:
+
+        - ``drafted``: drafts that were put up for verification;
+        - ``accepted``: length of the accepted prefix;
+        - ``emitted_count``: emitted tokens; as many rows stay: the anchor's and those of all emitted tokens but the
+          last;
+        - ``evaluated_rows``: rows of the target that were written;
+        - ``target_calls``: evaluations of the target;
+        - ``verified``: 1 once every row that was needed is chosen;
+        - ``fed``: 1 once the rejected rows are dropped and the drafter has the rows that stay;
+        - ``draft_ns``: drafting and feeding;
+        - ``verify_ns``: evaluating the target's rows, reading their hidden rows, dropping rows;
+        - ``choose_ns``: choosing or drawing.
         """
         ...
 
