@@ -110,9 +110,9 @@ Layout round_layout() {
                      {AT(size), AT(seq_id), AT(first_pos), AT(anchor), AT(max_tokens), AT(room_tokens),
                       AT(min_tokens), AT(p_min), AT(slice_rows), AT(fill_slices), AT(ctx_tokens), AT(features_row),
                       AT(drafter), AT(chain), AT(block), AT(sampler), AT(layers), AT(n_layers), AT(n_ends), AT(ends),
-                      AT(tokens), AT(emitted), AT(features), AT(drafted), AT(accepted), AT(emitted_count),
-                      AT(evaluated_rows), AT(target_calls), AT(step), AT(verified), AT(fed), AT(draft_ns),
-                      AT(verify_ns), AT(choose_ns)});
+                      AT(replacements), AT(n_replacements), AT(reserved), AT(tokens), AT(emitted), AT(features),
+                      AT(drafted), AT(accepted), AT(emitted_count), AT(evaluated_rows), AT(target_calls), AT(step),
+                      AT(verified), AT(fed), AT(draft_ns), AT(verify_ns), AT(choose_ns)});
 }
 
 Layout sampler_params_layout() {

@@ -112,6 +112,9 @@ typedef struct power_round {
     uint32_t n_layers;
     uint32_t n_ends;
     const int32_t *ends;       // tokens that end the round beside the model's own
+    const int32_t *replacements; // stand for the drafts once the drafter has made its own; null: the drafts do
+    uint32_t n_replacements;   // more than there may be drafts are cut off
+    uint32_t reserved;
     int32_t *tokens;           // room for room_tokens + 1: the anchor, then the drafts
     int32_t *emitted;          // room for room_tokens + 1: accepted drafts, then the correction or bonus
     float *features;           // hidden rows of the round: chain n_embd values each, behind features_row, where the last

@@ -26,7 +26,7 @@
 extern "C" {
 #endif
 
-#define POWER_ABI_VERSION 5
+#define POWER_ABI_VERSION 6
 
 typedef int32_t power_status;
 

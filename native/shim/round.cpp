@@ -41,6 +41,9 @@ void check_round(const power_context * context, const power_round & round) {
     if (round.n_ends != 0) {
         power::check_not_null(round.ends, "ends");
     }
+    if (round.n_replacements != 0) {
+        power::check_not_null(round.replacements, "replacements");
+    }
     power::check_sequence_id(context, round.seq_id);
     check_range("first_pos", round.first_pos, 0, context->ctx_tokens - 1);
     check_range("room_tokens", round.room_tokens, 1, context->ctx_tokens);
@@ -89,12 +92,14 @@ private:
         nanoseconds += (uint64_t) std::chrono::duration_cast<std::chrono::nanoseconds>(elapsed).count();
     }
 
+    int32_t most_drafts() const { return std::min(asked_.max_tokens, asked_.room_tokens); }
+
     template <typename Draft>
     void place(Draft & draft) const {
         draft.seq_id = asked_.seq_id;
         draft.first_pos = asked_.first_pos;
         draft.token = asked_.anchor;
-        draft.max_tokens = std::min(asked_.max_tokens, asked_.room_tokens);
+        draft.max_tokens = most_drafts();
         draft.p_min = asked_.p_min;
         draft.out_tokens = asked_.tokens + 1;
     }
@@ -112,6 +117,10 @@ private:
             place(*asked_.block);
             power::draft_block(drafter_, *asked_.block);
             count = asked_.block->out_count;
+        }
+        if (asked_.replacements != nullptr) {
+            count = (int32_t) std::min(asked_.n_replacements, (uint32_t) most_drafts());
+            std::copy_n(asked_.replacements, count, asked_.tokens + 1);
         }
         asked_.drafted = count < asked_.min_tokens ? 0 : count;
     }

@@ -4,9 +4,11 @@ import attrs
 import power_zoo
 import pytest
 
+from power_core.bench.synthetic import AcceptanceProfile, open_synthetic_session, record_truth
 from power_core.drafter import DraftRequest
 from power_core.errors import NativeCallError, StateError, TransactionAborted
 from power_core.opening import open_session
+from power_core.settings import SessionSettings
 from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.transaction import VerifyTransaction
@@ -43,8 +45,8 @@ def zoo(kind):
 class Both:
     """One session whose rounds go in one call or step by step, as it is told; counts those in one call."""
 
-    def __init__(self, monkeypatch, **settings):
-        self.session = open_session(**{**COMMON, **settings})
+    def __init__(self, monkeypatch, *, opening=open_session, **settings):
+        self.session = opening(SessionSettings(**{**COMMON, **settings}))
         self.offered = self.session._rounds
         self.whole_rounds = 0
         run_whole = VerifyTransaction.run_whole
@@ -80,6 +82,7 @@ class Both:
     def next_drafts(self):
         """Return what the drafter says next; its state shows there."""
         drafter, history = self.session._drafter, self.session._sequence.history
+        drafter = getattr(drafter, "_inner", drafter)
         if drafter._graph.length_tokens(0) != len(history) - 1:
             return None
         mark = drafter.checkpoint()
@@ -324,6 +327,24 @@ def test_a_failure_names_its_step_and_counts_are_not_those_of_the_last_round(bot
     with pytest.raises(NativeCallError, match="first_pos"):
         rounds.run()
     assert (rounds.sheet.verified, rounds.sheet.fed, rounds.sheet.step) == (0, 0, 1)
+
+
+@pytest.mark.parametrize(
+    "settings", [{"draft_max": 7}, {"draft_max": 6, "verify_rows": 3}, {"draft_max": 5, "scheduler": "adaptive"}]
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_synthetic_drafts_take_the_place_of_the_drafters_own(both, kind, settings):
+    if kind == "dflash2" and "scheduler" in settings:
+        pytest.skip("fixed widths only")
+    with open_session(**COMMON, model=power_zoo.target_path(), spec="off") as off:
+        prompt = off.model.vocabulary.tokenize(TEXT)
+        truth = record_truth(off, [prompt], TOKENS)
+    profile = AcceptanceProfile(probabilities=(0.9, 0.8, 0.7, 0.7, 0.6, 0.6, 0.5), seed=2)
+    pair = both(opening=lambda settings: open_synthetic_session(settings, truth, profile), **zoo(kind), **settings)
+    trace = pair.check(prompt=prompt)
+    assert pair.whole_rounds >= trace["report"]["rounds"] - 1 > 0, "the last one may have no room for drafts"
+    assert list(trace["tokens"]) == truth[tuple(prompt)]
+    assert 0 < trace["report"]["accepted_tokens"] < trace["report"]["drafted_tokens"]
 
 
 class Wrapper:

@@ -22,7 +22,7 @@ from ctypes import (
 )
 from typing import Any
 
-POWER_ABI_VERSION = 5
+POWER_ABI_VERSION = 6
 POWER_OK = 0
 POWER_INVALID_ARGUMENT = 1
 POWER_ABI_MISMATCH = 2
@@ -498,6 +498,9 @@ class power_round(Structure):
     n_layers: int
     n_ends: int
     ends: Any
+    replacements: Any
+    n_replacements: int
+    reserved: int
     tokens: Any
     emitted: Any
     features: Any
@@ -534,6 +537,9 @@ class power_round(Structure):
         ("n_layers", c_uint32),
         ("n_ends", c_uint32),
         ("ends", POINTER(c_int32)),
+        ("replacements", POINTER(c_int32)),
+        ("n_replacements", c_uint32),
+        ("reserved", c_uint32),
         ("tokens", POINTER(c_int32)),
         ("emitted", POINTER(c_int32)),
         ("features", POINTER(c_float)),

@@ -53,6 +53,7 @@ class RoundCall:
         self._tap_shape = (n_layers, n_embd)
         self._tokens = (ctypes.c_int32 * (max_tokens + 1))()
         self._emitted = (ctypes.c_int32 * (max_tokens + 1))()
+        self._replacements = (ctypes.c_int32 * max_tokens)()
         self.sheet = _raw.power_round(
             size=ctypes.sizeof(_raw.power_round),
             room_tokens=max_tokens,
@@ -103,6 +104,12 @@ class RoundCall:
         sheet.seq_id, sheet.min_tokens, sheet.p_min, sheet.fill_slices = seq_id, min_tokens, p_min, filled
         sheet.n_ends = len(stop_tokens)
         sheet.ends = (ctypes.c_int32 * len(stop_tokens))(*stop_tokens)
+
+    def replace_drafts(self, tokens: Sequence[TokenId]) -> None:
+        """Let these stand for the drafts of later rounds, once the drafter has made its own."""
+        count = min(len(tokens), len(self._replacements))
+        self._replacements[:count] = list(tokens[:count])
+        self.sheet.replacements, self.sheet.n_replacements = self._replacements, count
 
     def run(self) -> None:
         """Run a round.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 import numpy as np
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 from power_core.drafter import Drafter, DrafterCheckpoint, DraftRequest, Proposal
 from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, Taps, TokenId
-from power_core.whole_rounds import WholeRounds, offered_rounds
+from power_core.whole_rounds import RoundsAfter, WholeRounds, offered_rounds
 
 MOST_OWED_ROWS = 64
 """Rows held back at most; then they are handed over, so that memory stays bounded."""
@@ -67,9 +66,9 @@ class DeferredFeeding:
         self._hand_over(seq_id)
 
     def open_rounds(self, target: TargetContext) -> WholeRounds | None:
-        """Return the drafter's whole rounds, None when it has none."""
+        """Return the drafter's whole rounds, each after a hand-over; None when it has none."""
         rounds = offered_rounds(self._drafter, target)
-        return None if rounds is None else FedRounds(self, rounds)
+        return None if rounds is None else RoundsAfter(rounds, self.ready_to_draft)
 
     def propose(self, request: DraftRequest) -> Proposal:
         """Hand over what is owed, then ask."""
@@ -113,35 +112,6 @@ class DeferredFeeding:
             fed: list[CommittedRows] = []
             self._latest[seq_id].place = (self._drafter.checkpoint(seq_id=seq_id), fed, 0)
             self._owed[seq_id] = fed
-
-
-class FedRounds:
-    """Whole rounds of a drafter that is handed what it is owed before each of them (``WholeRounds``)."""
-
-    def __init__(self, feeding: DeferredFeeding, rounds: WholeRounds) -> None:
-        self._feeding = feeding
-        self._seq_id: SeqId = 0
-        self._rounds = rounds
-        self.sheet = rounds.sheet
-        self.tokens = rounds.tokens
-        self.emitted = rounds.emitted
-        self.taps = rounds.taps
-        self.draws_with = rounds.draws_with
-
-    def prepare(self, *, seq_id: SeqId, **same: Any) -> None:
-        """Set what stays the same in a request; see ``WholeRounds.prepare``."""
-        self._seq_id = seq_id
-        self._rounds.prepare(seq_id=seq_id, **same)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """What the last call did."""
-        return self._rounds.counts
-
-    def run(self) -> None:
-        """Hand over, then run a round."""
-        self._feeding.ready_to_draft(self._seq_id)
-        self._rounds.run()
 
 
 def joined(parts: Sequence[CommittedRows]) -> CommittedRows:

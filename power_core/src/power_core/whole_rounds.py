@@ -6,8 +6,8 @@ rounds whose end or whose choices need more than the backend's sampler, go step 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 from power_core.sampler import Sampler
 from power_core.target import TargetContext
@@ -90,6 +90,13 @@ class WholeRounds(Protocol):
         """
         ...
 
+    def replace_drafts(self, tokens: Sequence[TokenId]) -> None:
+        """Let these stand for the drafts of every later round, as far as it may have so many.
+
+        The drafter makes its own first, so the round takes the time that it would take; the tokens may be wrong.
+        """
+        ...
+
     def run(self) -> None:
         """Draft, draw rows to the first mismatch, drop the rejected rows, feed the drafter, as the sheet says.
 
@@ -110,6 +117,41 @@ class WholeRounds(Protocol):
     def taps(self, n_rows: int) -> Taps:
         """Copy the target's hidden rows of its first rows, at most ``emitted_count``; while ``fed`` is 0."""
         ...
+
+
+class RoundsAfter:
+    """Whole rounds with something to be done before each of them (``WholeRounds``).
+
+    Args:
+        rounds: Who runs them.
+        before: Called with the sequence before each round; the sheet is filled in by then.
+    """
+
+    def __init__(self, rounds: WholeRounds, before: Callable[[SeqId], None]) -> None:
+        self._rounds = rounds
+        self._before = before
+        self._seq_id: SeqId = 0
+        self.sheet = rounds.sheet
+        self.draws_with = rounds.draws_with
+        self.replace_drafts = rounds.replace_drafts
+        self.tokens = rounds.tokens
+        self.emitted = rounds.emitted
+        self.taps = rounds.taps
+
+    def prepare(self, *, seq_id: SeqId, **same: Any) -> None:
+        """Set what stays the same in a request; see ``WholeRounds.prepare``."""
+        self._seq_id = seq_id
+        self._rounds.prepare(seq_id=seq_id, **same)
+
+    @property
+    def counts(self) -> tuple[int, ...]:
+        """What the last call did."""
+        return self._rounds.counts
+
+    def run(self) -> None:
+        """Do what comes before, then run a round."""
+        self._before(self._seq_id)
+        self._rounds.run()
 
 
 @runtime_checkable

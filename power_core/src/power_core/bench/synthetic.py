@@ -21,7 +21,9 @@ from power_core.opening import Progress, open_session
 from power_core.plugins.manager import PowerPluginManager, load_plugins
 from power_core.session import Session
 from power_core.settings import SessionSettings
+from power_core.target import TargetContext
 from power_core.tokens import CommittedRows, SeqId, TokenId
+from power_core.whole_rounds import RoundsAfter, WholeRounds, offered_rounds
 
 Truth: TypeAlias = Mapping[tuple[TokenId, ...], Sequence[TokenId]]
 """Prompt to plain continuation: what the target emits after it."""
@@ -169,12 +171,24 @@ class SyntheticDrafter:
     def propose(self, request: DraftRequest) -> Proposal:
         """Let the drafter propose, then replace its tokens; there are always as many as asked for and known."""
         self._inner_drafts = len(self._inner.propose(request).tokens)
-        at = request.n_past - self._prompt_tokens + 1
-        end = at + request.limit_tokens
-        right = at + self._right_drafts[at] if at < len(self._right) else at
-        return Proposal(
-            seq_id=request.seq_id, tokens=self._right[at : min(right, end)] + self._wrong[min(right, end) : end]
+        return Proposal(seq_id=request.seq_id, tokens=self._drafts(request.n_past, request.limit_tokens))
+
+    def open_rounds(self, target: TargetContext) -> WholeRounds | None:
+        """Return the drafter's whole rounds with the same drafts, None when it has none."""
+        rounds = offered_rounds(self._inner, target)
+        if rounds is None:
+            return None
+        sheet = rounds.sheet
+        return RoundsAfter(
+            rounds, lambda seq_id: rounds.replace_drafts(self._drafts(sheet.first_pos, sheet.max_tokens))
         )
+
+    def _drafts(self, anchor_pos: int, most: int) -> list[TokenId]:
+        """Return right drafts, then wrong ones, as many as asked for and known."""
+        at = anchor_pos - self._prompt_tokens + 1
+        end = at + most
+        right = min(end, at + self._right_drafts[at] if at < len(self._right) else at)
+        return self._right[at:right] + self._wrong[right:end]
 
     def accept(self, accepted_tokens: int, *, seq_id: SeqId = 0) -> None:
         """Pass the outcome on, as far as the drafter had drafts of its own."""
