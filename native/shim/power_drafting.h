@@ -87,7 +87,8 @@ enum power_round_step {
 // drafter the rows that stay with their hidden rows. Each step is the call of its own: power_draft_chain or
 // power_draft_block, power_evaluate, power_argmax or power_sampler_sample, power_memory_truncate, power_evaluate.
 // Either `chain`, with one head, or `block` is set. Their seq_id, first_pos, token, p_min, max_tokens, state and
-// out_tokens are taken from the round; the rest is as for their own calls.
+// out_tokens are taken from the round, and a block has no more rows than its drafts take; the rest is as for their own
+// calls.
 // A failure names the step in `step`; rows that the round wrote may stay then, in both contexts, and draws in `sampler`.
 // `fed` 0 with POWER_OK: the rejected rows cannot be dropped exactly. They are still in the target's memory, the drafter
 // got no row, and everything else is as told.

@@ -115,6 +115,7 @@ private:
             count = asked_.chain->out_count;
         } else {
             place(*asked_.block);
+            asked_.block->n_rows = asked_.block->first_row + most_drafts();
             power::draft_block(drafter_, *asked_.block);
             count = asked_.block->out_count;
         }

@@ -6,8 +6,7 @@
     draft    rows n..n+R-1: [anchor, mask, mask, ...]; they see everything fed and, unless causal, each other;
              afterwards they are dropped, so only committed rows stay
 
-Every block of a graph has the same R rows, whatever a round asks for: a draft depends on the width of its block, and
-so it does not depend on the round's limit.
+R is as many rows as the drafts that a round asks for take: narrow rounds are cheap ones.
 
 ``power_native.block_opening`` opens one.
 
@@ -62,7 +61,7 @@ class BlockGraph:
         self._model = model
         self._context = draft.context
         self._feed = draft.feed
-        self._choose = _choice(draft, layout, draft_max_tokens)
+        self._choose = _choice(draft, layout)
         self._layout = layout
         self._row_shape = (len(layout.target_layers), layout.hidden)
         self._draft_max_tokens = draft_max_tokens
@@ -102,11 +101,13 @@ class BlockGraph:
             NativeCallError: a row without a finite choice: the drafter's weights are damaged.
         """
         confidence = self._confidence_for(request.p_min)
+        max_tokens = min(request.limit_tokens, self._draft_max_tokens)
         try:
             return self._choose(
                 first_pos=request.n_past,
                 token=request.anchor,
-                max_tokens=min(request.limit_tokens, self._draft_max_tokens),
+                n_rows=self._layout.geometry.rows(max_tokens),
+                max_tokens=max_tokens,
                 p_min=request.p_min,
                 confidence=confidence,
                 seq_id=request.seq_id,
@@ -122,7 +123,7 @@ class BlockGraph:
         return BlockRounds(
             target,
             self._context,
-            _block_of(self._layout, self._draft_max_tokens),
+            _block_of(self._layout),
             max_tokens=self._draft_max_tokens,
             lengths_tokens=self._lengths_tokens,
             confidence_for=lambda p_min: CONFIDENCES[self._confidence_for(p_min)],
@@ -197,25 +198,20 @@ def require_confidence(confidence: Confidence, p_min: float) -> None:
         )
 
 
-def _choice(draft: BlockDraft, layout: BlockLayout, draft_max_tokens: int) -> Callable[..., Drafts]:
-    """Bind what is the same in every block: its rows, its mask token, and how rows become drafts."""
-    geometry = layout.geometry
-    n_rows, first_row, fill_token = geometry.rows(draft_max_tokens), geometry.first_draft_row, layout.mask_token
+def _choice(draft: BlockDraft, layout: BlockLayout) -> Callable[..., Drafts]:
+    """Bind what is the same in every block: its mask token, and how rows become drafts."""
+    first_row, fill_token = layout.geometry.first_draft_row, layout.mask_token
     if not layout.lattice_width:
-        return partial(draft.choose_largest, n_rows=n_rows, first_row=first_row, fill_token=fill_token)
-    return partial(
-        draft.walk_lattice, n_rows=n_rows, first_row=first_row, fill_token=fill_token, width=layout.lattice_width
-    )
+        return partial(draft.choose_largest, first_row=first_row, fill_token=fill_token)
+    return partial(draft.walk_lattice, first_row=first_row, fill_token=fill_token, width=layout.lattice_width)
 
 
-def _block_of(layout: BlockLayout, draft_max_tokens: int) -> _raw.power_block:
+def _block_of(layout: BlockLayout) -> _raw.power_block:
     """Return what is the same in every block of a whole round."""
-    geometry = layout.geometry
     return _raw.power_block(
         size=ctypes.sizeof(_raw.power_block),
         choice=_raw.POWER_CHOOSE_LATTICE if layout.lattice_width else _raw.POWER_CHOOSE_LARGEST,
         fill_token=layout.mask_token,
-        n_rows=geometry.rows(draft_max_tokens),
-        first_row=geometry.first_draft_row,
+        first_row=layout.geometry.first_draft_row,
         lattice_width=layout.lattice_width,
     )
