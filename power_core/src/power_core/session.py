@@ -20,7 +20,7 @@ from power_core.generation import Generation, only_one_thread
 from power_core.logprobs import RecordingSampler
 from power_core.report import DraftRecord, ProbeRecord, Report, Timings
 from power_core.sampler import Sampler, SamplingSettings
-from power_core.scheduling import Decision, DraftScheduler, SchedulerSource
+from power_core.scheduling import Decision, DraftScheduler, FixedScheduler, SchedulerSource
 from power_core.sequence import TargetSequence
 from power_core.settings import RequestSettings, SessionSettings
 from power_core.target import TargetContext, TargetModel
@@ -232,7 +232,7 @@ class Session:
         assert self._parts is not None
         if self._drafter is not None and self._parts.drafter is None:
             self._note_decision(Decision(width_tokens=0, reason="no-drafter", final=True))
-            self._scheduler = self._schedulers.open_without_drafter()
+            self._scheduler = FixedScheduler(0)
         elif new_request:
             self._scheduler = self._schedulers.open(self._note_decision)
         assert self._scheduler is not None

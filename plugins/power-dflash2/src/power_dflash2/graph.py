@@ -8,7 +8,7 @@
     draft        -        best after anchor  best after draft 1's row  ...
 
 Row i holds T candidate ids and a score for every pair of a candidate of row i - 1 and one of its own; the walk takes
-the best successor of what it took last. Nothing about a block depends on what a round asks for: one shape, one walk.
+the best successor of what it took last.
 A draft's confidence is the softmax of its score among the T successors of the last choice.
 """
 

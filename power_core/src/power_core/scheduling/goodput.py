@@ -5,13 +5,12 @@ Never reads a clock: time comes in with each outcome. docs/scheduling.md has for
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from power_core.scheduling.acceptance_model import AcceptanceModel
 from power_core.scheduling.base import Decision, OnDecision, RoundOutcome, bounded_draft_len, ignore_decision
 from power_core.scheduling.cost_model import RoundCosts
-from power_core.scheduling.credit import START_ROUNDS, Credit
+from power_core.scheduling.credit import Credit
 
 HOLD_ROUNDS = 4
 """Rounds between two decisions after a width was chosen."""
@@ -52,7 +51,6 @@ class SpeculationLedger:
         acceptance: What the latest request found, None before the first.
         hopeless_decisions: Decisions in a row at which nothing could pay.
         requests_left_out: Further requests that run without the drafter.
-        credit_wanted: Balance below which requests run without it.
     """
 
     def __init__(self, draft_max: int) -> None:
@@ -62,33 +60,14 @@ class SpeculationLedger:
         self.acceptance: AcceptanceModel | None = None
         self.hopeless_decisions = 0
         self.requests_left_out = 0
-        self.credit_wanted = -math.inf
 
     def drafts_in_next_request(self) -> bool:
         """Tell whether the next request needs the drafter; call it once a request."""
         if self.requests_left_out > 0:
             self.requests_left_out -= 1
             return False
-        if self.credit.rounds < self.credit_wanted:
-            return False
-        self.credit_wanted = -math.inf
         self.hopeless_decisions = 0
         return True
-
-
-class RestingScheduler:
-    """Never drafts: for a request that runs without the drafter, whose tokens earn the allowance all the same."""
-
-    def __init__(self, ledger: SpeculationLedger) -> None:
-        self._ledger = ledger
-
-    def next_limit(self, remaining_tokens: int, remaining_context: int) -> int:
-        """Return 0."""
-        return 0
-
-    def observe(self, outcome: RoundOutcome) -> None:
-        """Book a round of plain decoding."""
-        self._ledger.credit.settle(1, 1.0)
 
 
 class GoodputScheduler:
@@ -126,7 +105,6 @@ class GoodputScheduler:
         """Learn costs and acceptance; decide anew when the width was held long enough or the credit is used up."""
         ledger = self._ledger
         if self._over:
-            ledger.credit.settle(1, 1.0)
             return
         spent = ledger.costs.learn(outcome)
         if outcome.asked_tokens == 0:
@@ -160,7 +138,7 @@ class GoodputScheduler:
         if self._width > 0:
             self._go_on()
         elif self._ledger.credit.rounds < min(0.0, self._phase_credit) - MOST_DEBT:
-            self._leave_out_a_dear_drafter()
+            self._give_up("feeding")
         else:
             self._begin()
 
@@ -202,19 +180,12 @@ class GoodputScheduler:
         ledger = self._ledger
         ledger.hopeless_decisions = 0 if could_pay else ledger.hopeless_decisions + 1
         if ledger.hopeless_decisions >= HOPELESS_DECISIONS:
-            ledger.requests_left_out = HOPELESS_REQUESTS if self._drafting_rounds < FEW_ROUNDS else 0
             self._give_up("hopeless")
 
-    def _leave_out_a_dear_drafter(self) -> None:
-        """Let it come back as to a new session, once plain decoding has earned what that may lose."""
-        ledger = self._ledger
-        if self._drafting_rounds < FEW_ROUNDS:
-            ledger.credit_wanted, ledger.acceptance = START_ROUNDS, None
-        self._give_up("feeding")
-
     def _give_up(self, reason: str) -> None:
-        """Leave the drafter out for the rest of the request."""
+        """Leave the drafter out for the rest of the request, and in some more when this one hardly drafted."""
         self._over = True
+        self._ledger.requests_left_out = HOPELESS_REQUESTS if self._drafting_rounds < FEW_ROUNDS else 0
         self._choose(0, reason, None, RESTING_HOLD)
         self._on_decision(Decision(width_tokens=0, reason=reason, final=True, without_drafter=True))
 

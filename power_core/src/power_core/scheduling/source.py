@@ -5,7 +5,7 @@ from __future__ import annotations
 from power_core.scheduling.adaptive import AdaptiveScheduler
 from power_core.scheduling.base import DraftScheduler, OnDecision
 from power_core.scheduling.fixed import FixedScheduler
-from power_core.scheduling.goodput import GoodputScheduler, RestingScheduler, SpeculationLedger
+from power_core.scheduling.goodput import GoodputScheduler, SpeculationLedger
 from power_core.scheduling.guarded import GuardedScheduler
 
 
@@ -34,10 +34,6 @@ class SchedulerSource:
         """Return the scheduler of a new request; it calls ``on_decision`` with every change of the width."""
         scheduler = self._unguarded(on_decision)
         return scheduler if self._guard_rows is None else GuardedScheduler(scheduler, self._guard_rows)
-
-    def open_without_drafter(self) -> DraftScheduler:
-        """Return the scheduler of a new request that runs without its drafter."""
-        return RestingScheduler(self._ledger)
 
     def drafts_in_next_request(self) -> bool:
         """Tell whether the next request needs the drafter at all; call it once a request."""

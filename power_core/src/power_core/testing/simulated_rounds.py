@@ -15,7 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from power_core.deferred_feeding import MOST_OWED_ROWS
-from power_core.scheduling import Decision, OnDecision, RoundOutcome, SchedulerSource, ignore_decision
+from power_core.scheduling import Decision, FixedScheduler, OnDecision, RoundOutcome, SchedulerSource, ignore_decision
 
 Acceptance: TypeAlias = Callable[[int, int], float]
 """Probability that a draft of output token ``index`` is right as the ``position``-th of its block, counted from 0."""
@@ -113,7 +113,7 @@ def simulate(
 
     for request in range(requests):
         clock.drafter_left_out = not source.drafts_in_next_request()
-        scheduler = source.open_without_drafter() if clock.drafter_left_out else source.open(decide)
+        scheduler = FixedScheduler(0) if clock.drafter_left_out else source.open(decide)
         done, end = request * tokens_per_request, (request + 1) * tokens_per_request
         while done < end:
             asked = scheduler.next_limit(end - done, 1 << 20)
