@@ -12,7 +12,7 @@ from power_core.settings import SessionSettings
 from power_core.testing.drafts import build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.transaction import VerifyTransaction
-from power_core.whole_rounds import offered_rounds
+from power_core.whole_rounds import NO_COUNTS, offered_rounds
 
 pytestmark = pytest.mark.native
 
@@ -329,13 +329,36 @@ def test_a_failure_names_its_step_and_counts_are_not_those_of_the_last_round(bot
     assert (rounds.sheet.verified, rounds.sheet.fed, rounds.sheet.step) == (0, 0, 1)
 
 
+def test_a_round_that_was_not_begun_is_not_counted(both, monkeypatch):
+    pair = both(**zoo("dspark"), scheduler="adaptive")
+    generation = pair.generate(True)
+    while not pair.whole_rounds:
+        next(generation)
+
+    def fail(seq_id):
+        raise StateError("the hand-over failed", state="broken", operation="process")
+
+    monkeypatch.setattr(pair.offered, "_before", fail)
+    before = attrs.asdict(generation.report)
+    with pytest.raises(StateError, match="hand-over"):
+        generation.result()
+    assert pair.offered.counts == NO_COUNTS
+    assert generation.report.target_calls == before["target_calls"]
+    assert generation.report.timings_ns.verify == before["timings_ns"]["verify"]
+
+
+SYNTHETIC = [{"draft_max": 7}, {"draft_max": 6, "verify_rows": 3}]
+CHANGING = {"draft_max": 5, "scheduler": "adaptive"}
+
+
 @pytest.mark.parametrize(
-    "settings", [{"draft_max": 7}, {"draft_max": 6, "verify_rows": 3}, {"draft_max": 5, "scheduler": "adaptive"}]
+    ("kind", "settings"),
+    [
+        *((kind, settings) for kind in KINDS for settings in SYNTHETIC),
+        *((kind, CHANGING) for kind in KINDS if kind != "dflash2"),
+    ],
 )
-@pytest.mark.parametrize("kind", KINDS)
 def test_synthetic_drafts_take_the_place_of_the_drafters_own(both, kind, settings):
-    if kind == "dflash2" and "scheduler" in settings:
-        pytest.skip("fixed widths only")
     with open_session(**COMMON, model=power_zoo.target_path(), spec="off") as off:
         prompt = off.model.vocabulary.tokenize(TEXT)
         truth = record_truth(off, [prompt], TOKENS)

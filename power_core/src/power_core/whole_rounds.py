@@ -131,6 +131,7 @@ class RoundsAfter:
         self._rounds = rounds
         self._before = before
         self._seq_id: SeqId = 0
+        self._begun = False
         self.sheet = rounds.sheet
         self.draws_with = rounds.draws_with
         self.replace_drafts = rounds.replace_drafts
@@ -145,12 +146,14 @@ class RoundsAfter:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """What the last call did."""
-        return self._rounds.counts
+        """What the last call did; all 0 when it was not made, since what comes before failed."""
+        return self._rounds.counts if self._begun else NO_COUNTS
 
     def run(self) -> None:
         """Do what comes before, then run a round."""
+        self._begun = False
         self._before(self._seq_id)
+        self._begun = True
         self._rounds.run()
 
 
