@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import tempfile
 import time
@@ -27,13 +26,13 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 import attrs
+from result_files import load_results, save_results
 
 import power_native
 from power_core.artifacts import scan_header
 from power_core.testing.drafts import DraftKind, build_tiny_draft
 from power_core.testing.models import build_tiny_target
 from power_core.testing.parity import Truth, reference, run_parity, text_prompts
-from power_core.whole_file import whole_file
 from power_native.quantize import quantize
 
 BLOCK_SIZE_ROWS = 8
@@ -41,6 +40,7 @@ UBATCHES = (1, 7, 32, 512)
 TARGETS = ("hybrid", "attention")
 WEIGHTS = ("F32", "F16", "Q8_0", "Q4_K", "quantised-head")
 RESULTS = Path(__file__).with_name("results") / "block_parity.json"
+LEVELS = 2
 
 Target = Literal["hybrid", "attention"]
 
@@ -137,22 +137,6 @@ def _run_to_list(models: Models, done: set[str], prompts: int, tokens: int) -> l
     return list(run_models(models, done, prompts, tokens))
 
 
-def load_results(path: Path, header: dict[str, Any]) -> dict[str, Any]:
-    """Return the results so far, empty when they are another build's or another size's."""
-    if path.is_file():
-        results = json.loads(path.read_text(encoding="utf-8"))
-        if {key: results.get(key) for key in header} == header:
-            return dict(results)
-    return {**header, "configurations": {}}
-
-
-def save_results(path: Path, results: dict[str, Any]) -> None:
-    """Replace the file at once."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(path) as partial:
-        partial.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-
-
 def main() -> None:
     """Run what is missing, then print one line per pair of models."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -169,22 +153,17 @@ def main() -> None:
         for weights, kind, target in itertools.product(WEIGHTS, options.kinds, TARGETS)
     ]
     with ProcessPoolExecutor(options.jobs) as pool:
-        done = set(results["configurations"])
+        done = set(results["cells"])
         jobs = [pool.submit(_run_to_list, models, done, options.prompts, options.tokens) for models in pairs]
         for models, job in zip(pairs, jobs, strict=True):
-            results["configurations"] |= dict(job.result())
-            save_results(options.json, results)
-            print(summary(models.name, results["configurations"]), flush=True)
+            results["cells"] |= dict(job.result())
+            save_results(options.json, results, LEVELS)
+            print(summary(models.name, results["cells"]), flush=True)
 
 
-def summary(name: str, configurations: dict[str, Any]) -> str:
+def summary(name: str, cells: dict[str, Any]) -> str:
     """Return one line about the configurations of one pair of models."""
-    runs = [
-        outcome[mode]
-        for key, outcome in configurations.items()
-        if key.startswith(f"{name} ")
-        for mode in ("own", "forced")
-    ]
+    runs = [outcome[mode] for key, outcome in cells.items() if key.startswith(f"{name} ") for mode in ("own", "forced")]
     equal, prompts = sum(run["equal"] for run in runs), sum(run["prompts"] for run in runs)
     return f"{name}: {equal} of {prompts} outputs equal plain decoding, {len(runs)} runs"
 

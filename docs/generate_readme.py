@@ -86,9 +86,9 @@ def block_parity(figures: dict[str, Any] | None) -> tuple[str, str]:
     what = "Greedy outputs of the block drafters that equal plain decoding, tiny random-weight models"
     if figures is None:
         return what, "not measured yet"
-    runs = [outcome[mode] for outcome in figures["configurations"].values() for mode in ("own", "forced")]
+    runs = [outcome[mode] for outcome in figures["cells"].values() for mode in ("own", "forced")]
     equal, prompts = sum(run["equal"] for run in runs), sum(run["prompts"] for run in runs)
-    size = f"{len(figures['configurations'])} configurations, {figures['tokens']} tokens each"
+    size = f"{len(figures['cells'])} configurations, {figures['tokens']} tokens each"
     return f"{what}: {size}", f"{equal:,} of {prompts:,}"
 
 

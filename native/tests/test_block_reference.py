@@ -22,8 +22,8 @@ pytestmark = pytest.mark.native
 
 TARGETS = ("hybrid", "attention", "sliding-window")
 TIE = 20.0
-ROUNDED = ("dflash2-own-head", "dflash2-own-both", "dflash2-own-draft-vocabulary", "dspark-window")
-"""Forms with one row 1.1 to 1.4 thousandths away, where single values round to another float16."""
+ROUNDED = ("dflash-own-both", "dflash2-own-head", "dflash2-own-both", "dflash2-own-draft-vocabulary", "dspark-window")
+"""Forms with one row 1.07 to 1.4 thousandths away, on one processor or another: single values round differently."""
 SHARP = {"arithmetic": "fast", "flash_attention": "off"}
 
 

@@ -139,7 +139,7 @@ def test_benchmark_results_come_from_recorded_files(
     (tmp_path / "session_memory.json").write_text('{"sessions": 100, "growth_mb": 0.4, "peak_mb": 90.1}')
     run = '{"equal": 29, "prompts": 30}'
     (tmp_path / "block_parity.json").write_text(
-        f'{{"tokens": 150, "configurations": {{"a": {{"own": {run}, "forced": {run}}}}}}}'
+        f'{{"tokens": 150, "cells": {{"a": {{"own": {run}, "forced": {run}}}}}}}'
     )
     table = generator.benchmark_block()
     assert "K = 7, 10,000 rounds each | `mtp`, 3.4 MB: median 61.5 µs, 99th percentile 98.1 µs |" in table
