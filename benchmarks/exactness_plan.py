@@ -1,4 +1,4 @@
-"""Which prompts a cell of the exactness matrix decodes: all of them where it tells most, a sample elsewhere.
+"""Which prompts a cell of the exactness matrix decodes: all of them, but for Gemma under fast arithmetic, a sample.
 
 The zoo's target is small, so its prompts go through every drafter. On Gemma a prompt goes through one drafter a group;
 which one changes with the prompt's number and with the group, so that over the groups every drafter meets every domain
@@ -12,10 +12,8 @@ from collections.abc import Mapping, Sequence
 
 from exactness_cells import Group
 
-SAMPLE_PROMPTS = 15
-FAST_PROMPTS = 8
+SAMPLE_PROMPTS = 24
 START_STRIDE = 14
-SEEDED_PROMPTS = 24
 PASSES = (1 / 3, 1.0)
 """A run takes the first third of every group's prompts, then the rest, so that one that is stopped has seen each."""
 
@@ -31,21 +29,11 @@ def groups(targets: Mapping[str, tuple[str, ...]]) -> list[Group]:
     ]
 
 
-def quota(group: Group) -> int:
-    """Return how many prompts a group decodes in a run that is not told to decode all."""
-    if group.weights not in ("Q4_K_M", "F16"):
-        return SAMPLE_PROMPTS if group.arithmetic == "exact" or group.target == "zoo" else FAST_PROMPTS
-    if group.target == "zoo":
-        return 100 if group.sampling == "greedy" else SEEDED_PROMPTS
-    if group.arithmetic == "fast":
-        return FAST_PROMPTS
-    return 100 if group.sampling == "greedy" else SEEDED_PROMPTS
-
-
 def prompts_of(number: int, group: Group, n_prompts: int, *, everything: bool) -> list[int]:
     """Return the numbers of the prompts of the group with this number among all, in the order of decoding."""
+    sampled = group.target != "zoo" and group.arithmetic == "fast" and not everything
     start = number * START_STRIDE
-    return [(start + index) % n_prompts for index in range(n_prompts if everything else min(n_prompts, quota(group)))]
+    return [(start + index) % n_prompts for index in range(min(n_prompts, SAMPLE_PROMPTS) if sampled else n_prompts)]
 
 
 def assigned(number: int, group: Group, drafters: Sequence[str], prompts: Sequence[int]) -> dict[str, list[int]]:

@@ -55,18 +55,17 @@ def test_a_prompt_of_the_zoo_meets_every_drafter_and_one_of_gemma_meets_one(plan
         assert decoded == sorted(prompts * (len(DRAFTERS) if group.target == "zoo" else 1))
 
 
-def test_the_groups_that_tell_most_decode_all_prompts_and_every_drafter_meets_every_domain(planned, import_benchmark):
+def test_every_exact_group_decodes_all_prompts_and_every_drafter_meets_every_domain(planned, import_benchmark):
     domains = [prompt["domain"] for prompt in import_benchmark("make_mixed").prompts()]
     for group, prompts, cells in planned:
-        whole = group.weights in ("Q4_K_M", "F16") and group.sampling == "greedy"
-        if whole and (group.arithmetic == "exact" or group.target == "zoo"):
+        if group.arithmetic == "exact" or group.target == "zoo":
             assert sorted(prompts) == list(range(100))
             for chosen in cells.values():
                 assert len(chosen) >= 16
                 assert len({domains[index] for index in chosen}) == 6
 
 
-@pytest.mark.parametrize(("arithmetic", "prompts", "a_drafter"), [("exact", 100, 30), ("fast", 90, 12)])
+@pytest.mark.parametrize(("arithmetic", "prompts", "a_drafter"), [("exact", 100, 50), ("fast", 100, 36)])
 def test_over_all_groups_gemma_meets_the_prompts_and_a_drafter_many_of_them(planned, arithmetic, prompts, a_drafter):
     met = {name: set() for name in DRAFTERS}
     for group, _, cells in planned:
