@@ -285,14 +285,11 @@ def main() -> None:
             with open_session(longest.settings("off")) as session:
                 truth = record_truth(session, prompts_of(case), longest.tokens)
             for name in options.workload:
-                figures["cases"].append(measure(case, name, truth, options.repeats))
-                print(
-                    docs_table({"cases": figures["cases"][-1:]}).splitlines()[-1],
-                    figures["cases"][-1]["widths"],
-                    flush=True,
-                )
-    with whole_file(options.json) as partial:
-        partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+                found = measure(case, name, truth, options.repeats)
+                figures["cases"].append(found)
+                with whole_file(options.json) as partial:
+                    partial.write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+                print(docs_table({"cases": [found]}).splitlines()[-1], found["widths"], flush=True)
     raise SystemExit(bool(missed(figures)))
 
 
