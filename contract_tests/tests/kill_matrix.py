@@ -116,7 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     names = options.mutants or list(matrix.rows if options.clauses else missing)
     with ProcessPoolExecutor(options.jobs, get_context("spawn")) as workers:
         for name, found in workers.map(find_row, names, repeat(options.clauses)):
-            kept = [clause for clause in found if not options.narrow or clause in matrix.rows.get(name, ())]
+            kept = [clause for clause in found if not options.narrow or clause in matrix.rows.get(name, found)]
             matrix.put(name, kept, options.clauses or list(load_clauses()))
             print(f"{name}: {', '.join(kept) or 'nothing'}", flush=True)
             matrix.write()

@@ -46,7 +46,7 @@ for _ in range(int(sys.argv[3])):
     try:
         sampler = context.open_sampler(SamplingSettings(temperature=1.5, seed=rng.randrange(99), grammar=text))
         sampler.begin([])
-        for row in range(6):
+        for row in range(12):
             mark = sampler.snapshot()
             token = sampler.sample(row)
             if model.vocabulary.is_end(token):
