@@ -2,14 +2,13 @@
 
 #include "grammar.h"
 
+#include "grammar_readings.h"
+
 #include <cmath>
 
 namespace power {
 
 namespace {
-
-// A grammar with this many readings of one text doubles them with every token.
-constexpr size_t kMostReadings = 1024;
 
 struct GrammarDeleter {
     void operator()(llama_grammar * grammar) const { llama_grammar_free_impl(grammar); }
@@ -38,36 +37,27 @@ void GrammarState::reset() {
 }
 
 void GrammarState::apply(llama_token_data_array * candidates) {
-    llama_grammar & grammar = *rules_->grammar;
-    grammar.partial_utf8 = partial_;
-    grammar.stacks.swap(stacks_);
-    try {
-        llama_grammar_apply_impl(grammar, candidates);
-    } catch (...) {
-        grammar.stacks.swap(stacks_);
-        throw;
+    GrammarReadings readings(*rules_->grammar, stacks_, partial_);
+    for (size_t i = 0; i < candidates->size; ++i) {
+        llama_token_data & candidate = candidates->data[i];
+        if (!readings.allow(candidate.id)) {
+            candidate.logit = -INFINITY;
+        }
     }
-    grammar.stacks.swap(stacks_);
 }
 
 bool GrammarState::allows(llama_token token) {
-    llama_token_data candidate{token, 0.0f, 0.0f};
-    llama_token_data_array one{&candidate, 1, -1, false};
-    apply(&one);
-    return std::isfinite(candidate.logit);
+    return GrammarReadings(*rules_->grammar, stacks_, partial_).allow(token);
 }
 
 void GrammarState::accept(llama_token token) {
-    llama_grammar & grammar = *rules_->grammar;
-    grammar.partial_utf8 = partial_;
-    grammar.stacks = stacks_;
-    llama_grammar_accept_impl(grammar, token);
-    if (grammar.stacks.size() > kMostReadings) {
-        fail(POWER_BAD_GRAMMAR, "the text so far can be read in %zu ways, at most %zu are followed",
-             grammar.stacks.size(), kMostReadings);
+    llama_partial_utf8 partial = partial_;
+    llama_grammar_stacks stacks = GrammarReadings(*rules_->grammar, stacks_, partial_).after(token, partial);
+    if (stacks.empty()) {
+        fail(POWER_INVALID_ARGUMENT, "the grammar does not allow token %d", token);
     }
-    stacks_.swap(grammar.stacks);
-    partial_ = grammar.partial_utf8;
+    stacks_ = std::move(stacks);
+    partial_ = partial;
 }
 
 }  // namespace power

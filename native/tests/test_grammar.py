@@ -107,6 +107,14 @@ def test_a_text_with_too_many_readings_is_an_error_and_the_state_stands(context)
             sample_many(sampler, 40)
 
 
+def test_many_readings_of_one_text_are_followed_once(context):
+    """The library alone takes minutes a token."""
+    rules = ("([0-9A-F]{2} a) b [a-z] | a .", "[^a] ((a{0,2}) | [b]{1,3} a? [^a]+)", "[0-9A-F]+ a{0,2} .{2}")
+    grammar = "\n".join(f"{name} ::= {rule}" for name, rule in zip(("root", "a", "b"), rules, strict=True))
+    for seed in range(8):
+        assert written(context, grammar, seed=seed, most_tokens=12)[0]
+
+
 def sample_many(sampler, count):
     for _ in range(count):
         sampler.sample(0)
