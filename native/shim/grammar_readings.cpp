@@ -19,6 +19,12 @@ constexpr size_t kMostHeld = 1'000'000;
 constexpr size_t kMostCost = 1'000'000'000;  // seconds
 constexpr size_t kAdvanceCost = 100;         // of a reading that goes on, in looks at one
 
+void check_readings(size_t count) {
+    if (count > kMostReadings) {
+        fail(POWER_BAD_GRAMMAR, "the text can be read in %zu ways, at most %zu are followed", count, kMostReadings);
+    }
+}
+
 bool is_token(const llama_grammar_element & element) {
     return element.type == LLAMA_GRETYPE_TOKEN || element.type == LLAMA_GRETYPE_TOKEN_NOT;
 }
@@ -96,10 +102,7 @@ size_t GrammarReadings::advance(size_t state, uint32_t character) {
     spend(kAdvanceCost * expecting.size());
     grammar_.stacks = expecting;
     llama_grammar_accept(&grammar_, character);
-    if (grammar_.stacks.size() > kMostReadings) {
-        fail(POWER_BAD_GRAMMAR, "the text can be read in %zu ways, at most %zu are followed", grammar_.stacks.size(),
-             kMostReadings);
-    }
+    check_readings(grammar_.stacks.size());
     const size_t next = state_of(std::move(grammar_.stacks));
     states_[state].reached.emplace(std::move(expecting), next);
     return next;
@@ -208,6 +211,7 @@ llama_grammar_stacks GrammarReadings::after(llama_token token, llama_partial_utf
     }
     std::sort(readings.begin(), readings.end());
     readings.erase(std::unique(readings.begin(), readings.end()), readings.end());
+    check_readings(readings.size());
     return readings;
 }
 
