@@ -15,9 +15,9 @@ namespace {
 constexpr size_t kNone = 0;  // the state without readings
 constexpr size_t kStart = 1;
 constexpr size_t kMostReadings = 1024;
-constexpr size_t kMostHeld = 1'000'000;
-constexpr size_t kMostCost = 1'000'000'000;  // seconds
-constexpr size_t kAdvanceCost = 100;         // of a reading that goes on, in looks at one
+constexpr size_t kMostHeld = 1'000'000;      // readings of all states together
+constexpr size_t kMostCost = 1'000'000'000;  // looks at a reading: seconds of one core
+constexpr size_t kAdvanceCost = 100;         // looks that a reading costs which goes on
 
 void check_readings(size_t count) {
     if (count > kMostReadings) {
@@ -164,13 +164,9 @@ llama_grammar_stacks GrammarReadings::going_on(size_t state, llama_partial_utf8 
     return kept;
 }
 
-// The state after a piece's characters, and the one that it begins.
-size_t GrammarReadings::read(const std::string & piece, llama_partial_utf8 & partial) {
-    partial = decode(piece);
-    if (partial.n_remain < 0) {
-        return kNone;
-    }
-    size_t state = kStart;
+// The state after the decoded characters.
+size_t GrammarReadings::read(llama_partial_utf8 partial) {
+    size_t state = partial.n_remain < 0 ? kNone : kStart;
     for (size_t i = 0; i < characters_.size() && state != kNone; ++i) {
         state = step(state, characters_[i]);
     }
@@ -187,11 +183,11 @@ bool GrammarReadings::allow(llama_token token) {
     }
     const bool is_expected = std::any_of(by_token_.begin(), by_token_.end(),
                                          [&](const auto & stack) { return expects(*stack.back(), token); });
-    if (is_expected && decode(piece).n_remain == 0) {
+    const llama_partial_utf8 partial = decode(piece);
+    if (is_expected && partial.n_remain == 0) {
         return true;
     }
-    llama_partial_utf8 partial;
-    const size_t state = read(piece, partial);
+    const size_t state = read(partial);
     return state != kNone && (partial.n_remain == 0 || !going_on(state, partial).empty());
 }
 
@@ -200,7 +196,8 @@ llama_grammar_stacks GrammarReadings::after(llama_token token, llama_partial_utf
         return *states_[kStart].stacks;
     }
     const std::string & piece = grammar_.vocab->token_to_piece(token);
-    llama_grammar_stacks readings = going_on(read(piece, partial), partial);
+    partial = decode(piece);
+    llama_grammar_stacks readings = going_on(read(partial), partial);
     grammar_.stacks.clear();
     std::copy_if(by_token_.begin(), by_token_.end(), std::back_inserter(grammar_.stacks), [&](const auto & stack) {
         return partial.n_remain == 0 && expects(*stack.back(), token);

@@ -38,7 +38,7 @@ private:
     void spend(size_t cost);
     llama_partial_utf8 decode(const std::string & piece);
     llama_grammar_stacks going_on(size_t state, llama_partial_utf8 partial) const;
-    size_t read(const std::string & piece, llama_partial_utf8 & partial);
+    size_t read(llama_partial_utf8 partial);
 
     llama_grammar & grammar_;
     const llama_partial_utf8 begun_;
